@@ -1,0 +1,1 @@
+"""From candidate to verdict: offline suite, live evidence, promotion and rollback."""

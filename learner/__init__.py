@@ -1,0 +1,1 @@
+"""From experiences to candidate policy versions: objectives, batches, steps, publishing."""

@@ -1,0 +1,1 @@
+"""Alembic: how the database comes to look as `tidemill/storage/tables` says."""

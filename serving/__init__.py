@@ -1,0 +1,1 @@
+"""OpenAI-style generation by versions that swap without dropping a request."""

@@ -1,0 +1,1 @@
+"""The `tidemill` command: the one place where all parts are put together."""

@@ -1,0 +1,1 @@
+"""Environments: copies of a product's tasks, with deterministic verifiers. No torch here."""

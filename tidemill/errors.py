@@ -1,0 +1,101 @@
+"""The error tree of Tidemill.
+
+    TidemillError
+    |-- ConfigurationError         (also ValueError)  wrong settings: the process must not start
+    |-- ContractError                                 a peer broke a shared schema
+    |   |-- UndecodableEventError                     bytes that are no event of ours
+    |   `-- UnknownSchemaVersionError                 an event newer than this reader
+    |-- EventLogError                                 the log refused: retry with backoff
+    |   `-- EventLogUnavailableError                  nothing was stored: answer 503
+    |-- StorageError                                  the database refused
+    |   `-- FencedError                               another worker owns this partition now
+    |-- SnapshotError
+    |   |-- SnapshotCorruptError                      a digest differs: never serve it
+    |   `-- ProbeFailedError                          the weights load, but do not compute what they should
+    |-- RegistryError
+    |   |-- PolicyNotFoundError
+    |   |-- NoChampionError                           nothing passed the offline suite yet
+    |   `-- IllegalTransitionError                    e.g. rejected -> champion
+    `-- LearningError
+        |-- EstimatorError                            (also ValueError) an estimator on data it is not defined for
+        `-- NonFiniteError                            NaN or infinity: the step is refused, the state kept
+
+Bad data is not an exception: it is a dead letter with a reason.
+Messages say what was wrong, the value, and what to do.
+"""
+
+
+class TidemillError(Exception):
+    """Root of the tree; catch it only at the edge of a process."""
+
+
+class ConfigurationError(TidemillError, ValueError):
+    """Settings, metrics or command line are wrong; the process must not start."""
+
+
+class ContractError(TidemillError):
+    """A peer broke a shared schema; the record becomes a dead letter, the process goes on."""
+
+
+class UndecodableEventError(ContractError):
+    """Bytes that are not an event of ours; the record becomes a dead letter."""
+
+
+class UnknownSchemaVersionError(ContractError):
+    """An event written by a newer Tidemill; upgrade this reader, then replay the dead letter."""
+
+
+class EventLogError(TidemillError):
+    """The log refused an operation; the caller may retry with backoff."""
+
+
+class EventLogUnavailableError(EventLogError):
+    """The log cannot store now; nothing was stored, the API answers 503."""
+
+
+class StorageError(TidemillError):
+    """The database refused; the transaction was rolled back as a whole."""
+
+
+class FencedError(StorageError):
+    """Another worker moved this partition's offset first; drop the batch and read again."""
+
+
+class SnapshotError(TidemillError):
+    """A snapshot cannot be written or read; the version is not served."""
+
+
+class SnapshotCorruptError(SnapshotError):
+    """A digest differs from the manifest; never serve this snapshot."""
+
+
+class ProbeFailedError(SnapshotError):
+    """Loaded weights do not give the log-probs their manifest promises; never serve them."""
+
+
+class RegistryError(TidemillError):
+    """The registry of policy versions refused; its rows are unchanged."""
+
+
+class PolicyNotFoundError(RegistryError):
+    """No such policy version; list the known ones with `tidemill releases list`."""
+
+
+class NoChampionError(RegistryError):
+    """No version has passed the offline suite yet; serving stays not ready."""
+
+
+class IllegalTransitionError(RegistryError):
+    """The lifecycle table has no such move; the row is unchanged."""
+
+
+class LearningError(TidemillError):
+    """A learning step cannot be made; the learner keeps its last good state."""
+
+
+class EstimatorError(LearningError, ValueError):
+    """An estimator was asked for data on which it is not defined, such as a group of one."""
+
+
+class NonFiniteError(LearningError):
+    """A loss, gradient or log-prob is NaN or infinite; the step is refused."""

@@ -1,0 +1,1 @@
+"""The event log: one protocol, an embedded implementation and Kafka's."""

@@ -1,0 +1,1 @@
+"""The policy: one definition of base, adapter, log-prob, ratio, sampling and generation."""

@@ -1,0 +1,93 @@
+"""What every long-running part does alike: stop on SIGTERM, and give a sign of life."""
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from tidemill.errors import StorageError
+from tidemill.storage.database import Database
+from tidemill.storage.heartbeats import write_heartbeat
+from tidemill.storage.tables import HeartbeatRow
+
+_log = logging.getLogger(__name__)
+
+
+def configure_logging(part: str) -> None:
+    """Log to stderr, each line with its part."""
+    logging.basicConfig(
+        level=os.environ.get("TIDEMILL_LOG_LEVEL", "INFO"),
+        format=f"%(asctime)s {part} %(levelname)s %(name)s: %(message)s",
+    )
+
+
+def stop_on_signal() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+@dataclass(slots=True)
+class Pulse:
+    """Readiness and counters of one part, written to the database once a second.
+
+    Use as a context manager around the part's loop; change `ready`, `detail` and `counters` freely.
+    """
+
+    database: Database
+    part: str
+    ready: bool = False
+    detail: str = "starting"
+    counters: dict[str, Any] = field(default_factory=dict)
+    interval_s: float = 1.0
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    _stop: threading.Event = field(default_factory=threading.Event, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _started_at: datetime | None = field(default=None, init=False)
+
+    def __enter__(self) -> "Pulse":
+        """Begin."""
+        self._started_at = self.now()
+        self._thread = threading.Thread(target=self._run, name=f"pulse-{self.part}", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Write a last, not-ready sign and end."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.ready = False
+        self.detail = "stopped"
+        self.beat()
+
+    def beat(self) -> None:
+        """Write one sign of life now; a refusal is logged, never raised."""
+        try:
+            with self.database.transaction() as session:
+                write_heartbeat(session, self._sign())
+        except StorageError as error:
+            _log.warning("no heartbeat: %s", error)
+
+    def _sign(self) -> HeartbeatRow:
+        moment = self.now()
+        return HeartbeatRow(
+            part=self.part,
+            pid=os.getpid(),
+            ready=self.ready,
+            detail=self.detail,
+            counters=dict(self.counters),
+            started_at=self._started_at or moment,
+            at=moment,
+        )
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.beat()
+            self._stop.wait(self.interval_s)

@@ -1,0 +1,1 @@
+"""From feedback to one scalar: declared metrics, aggregation, the composite. No torch here."""

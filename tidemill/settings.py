@@ -1,0 +1,129 @@
+"""The settings that more than one part reads. Each stage's own lie beside the stage.
+
+`tidemill/cli/settings.py` puts all blocks together, from one TOML file and the environment; every
+other function receives the block it needs. Unknown keys are refused.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Block(BaseModel):
+    """A frozen block of settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EmbeddedLogSettings(Block):
+    """The durable log in SQLite files under the data folder."""
+
+    kind: Literal["embedded"] = "embedded"
+    num_partitions: int = Field(default=4, ge=1, le=256)
+    group_commit_ms: float = Field(default=0.0, ge=0, le=100)
+    """Longest wait for company before a commit; 0 = whatever is queued goes together."""
+    lease_s: float = Field(default=5.0, gt=0)
+    """A group member that was silent this long loses its partitions."""
+
+
+class KafkaLogSettings(Block):
+    """Apache Kafka."""
+
+    kind: Literal["kafka"] = "kafka"
+    bootstrap_servers: str
+    num_partitions: int = Field(default=4, ge=1, le=1024)
+    replication_factor: int = Field(default=1, ge=1)
+    """3 in production; one broker can keep only one copy."""
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    ssl_cafile: Path | None = None
+    sasl_mechanism: str | None = None
+    sasl_username: str | None = None
+    sasl_password: str | None = None
+    append_timeout_s: float = Field(default=2.0, gt=0)
+    """No acknowledgement after this long: the API answers 503."""
+
+
+LogSettings = Annotated[EmbeddedLogSettings | KafkaLogSettings, Field(discriminator="kind")]
+
+
+class DatabaseSettings(Block):
+    """Rows."""
+
+    url: str | None = None
+    """`postgresql://...`; None = SQLite under the data folder."""
+
+
+class TrackingSettings(Block):
+    """MLflow."""
+
+    enabled: bool = True
+    uri: str | None = None
+    """An MLflow server or store; None = a SQLite store under the data folder."""
+    experiment: str = "tidemill"
+
+
+class LoraSettings(Block):
+    """The adapter that learning updates."""
+
+    rank: int = Field(default=8, ge=1, le=512)
+    alpha: float = Field(default=16.0, gt=0)
+    target_modules: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+
+
+class PolicySettings(Block):
+    """The base model and how it is held in memory."""
+
+    base: Path | None = None
+    """Folder of the base; None = `base` under the data folder."""
+    device: str = "auto"
+    """auto = CUDA where there is one, else CPU."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    num_threads: int = Field(default=1, ge=1)
+    """torch threads of each part."""
+    lora: LoraSettings = LoraSettings()
+
+
+class SharedSettings(Block):
+    """What every part of one installation agrees on."""
+
+    data: Path = Path(".tidemill")
+    """State of the embedded column: database, log, snapshots, base, checkpoints, addresses."""
+    model: str = Field(default="tide", min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.\-]+$")
+    """The name that clients ask for."""
+    tenant: str = Field(default="default", min_length=1, max_length=128)
+    metrics: Path = Path("metrics.toml")
+    """Declared metrics and the reward spec."""
+    environment: str | None = None
+    """`package.module:attribute` of the environment for backfill and the offline suite."""
+    secret: str | None = None
+    """Key of the keyed hashes of end users; None = a random one under the data folder."""
+    log: LogSettings = EmbeddedLogSettings()
+    database: DatabaseSettings = DatabaseSettings()
+    tracking: TrackingSettings = TrackingSettings()
+    policy: PolicySettings = PolicySettings()
+
+    @property
+    def database_url(self) -> str:
+        """Where rows go."""
+        return self.database.url or f"sqlite:///{self.data / 'tidemill.db'}"
+
+    @property
+    def tracking_uri(self) -> str:
+        """Where MLflow keeps its own rows."""
+        return self.tracking.uri or f"sqlite:///{self.data / 'mlflow.db'}"
+
+    @property
+    def base_path(self) -> Path:
+        """Folder of the base model."""
+        return self.policy.base or self.data / "base"
+
+    @property
+    def snapshots_path(self) -> Path:
+        """Folder of the snapshot store."""
+        return self.data / "snapshots"
+
+    @property
+    def log_path(self) -> Path:
+        """Folder of the embedded log."""
+        return self.data / "log"

@@ -1,0 +1,1 @@
+"""Policy versions on disk: whole adapters, manifests, digests, atomic writes."""

@@ -1,0 +1,1 @@
+"""The only SQL: typed tables, the database, and one module of queries for each concern."""

@@ -1,0 +1,107 @@
+"""The database: one engine a process, and short transactions.
+
+SQLite runs in WAL mode with `synchronous=FULL`; every writing transaction takes the write lock at
+its start, so that two writers wait for each other instead of failing half-way.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from tidemill.errors import ConfigurationError, StorageError
+
+_BUSY_TIMEOUT_MS = 30_000
+
+
+class Database:
+    """An engine and its transactions; safe to share between threads, not between forks."""
+
+    def __init__(self, url: str) -> None:
+        """Connect lazily.
+
+        Args:
+            url: `sqlite:///path` or `postgresql://...` (psycopg is used).
+
+        Raises:
+            ConfigurationError: another database.
+        """
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        elif parsed.get_backend_name() != "sqlite":
+            raise ConfigurationError(
+                f"database.url is {parsed.render_as_string()!r}; use sqlite:///... or postgresql://..."
+            )
+        self.url: URL = parsed
+        self.engine: Engine = _create_engine(parsed)
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether this is the embedded column."""
+        return self.engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """Yield a session whose changes are all durable at the end, or all gone.
+
+        Raises:
+            StorageError: the database refused; nothing was written.
+        """
+        with Session(self.engine, expire_on_commit=False) as session:
+            try:
+                yield session
+                session.commit()
+            except SQLAlchemyError as error:
+                session.rollback()
+                raise StorageError(f"the transaction was rolled back: {error}") from error
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """Yield a session that takes no write lock; it must not write.
+
+        Raises:
+            StorageError: the database refused.
+        """
+        engine = self.engine.execution_options(tidemill_read_only=True)
+        with Session(engine, expire_on_commit=False) as session:
+            try:
+                yield session
+            except SQLAlchemyError as error:
+                raise StorageError(f"the query failed: {error}") from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+def _create_engine(url: URL) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True)
+    engine = create_engine(url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    # The driver must not open transactions by itself: `_begin_sqlite` does.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        f"busy_timeout={_BUSY_TIMEOUT_MS}",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Any) -> None:
+    read_only = connection.get_execution_options().get("tidemill_read_only", False)
+    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")

@@ -1,0 +1,49 @@
+"""Typed tables, one module a concern. Import `metadata` from here: it knows them all."""
+
+from tidemill.storage.tables.access import ApiKeyRow
+from tidemill.storage.tables.base import Row
+from tidemill.storage.tables.ingest import (
+    AcknowledgedCountRow,
+    DeadLetterRow,
+    DuplicateDeliveryRow,
+    FeedbackRow,
+    InteractionRow,
+    LogOffsetRow,
+)
+from tidemill.storage.tables.learning import (
+    ExperienceRow,
+    ExperienceUseRow,
+    LearnerStepRow,
+)
+from tidemill.storage.tables.operations import HeartbeatRow, ReplicaVersionRow
+from tidemill.storage.tables.releases import (
+    CanaryRow,
+    GateRunRow,
+    PolicyTransitionRow,
+    PolicyVersionRow,
+    TrafficRow,
+)
+
+metadata = Row.metadata
+
+__all__ = [
+    "AcknowledgedCountRow",
+    "ApiKeyRow",
+    "CanaryRow",
+    "DeadLetterRow",
+    "DuplicateDeliveryRow",
+    "ExperienceRow",
+    "ExperienceUseRow",
+    "FeedbackRow",
+    "GateRunRow",
+    "HeartbeatRow",
+    "InteractionRow",
+    "LearnerStepRow",
+    "LogOffsetRow",
+    "PolicyTransitionRow",
+    "PolicyVersionRow",
+    "ReplicaVersionRow",
+    "Row",
+    "TrafficRow",
+    "metadata",
+]

@@ -1,0 +1,87 @@
+"""What learning keeps: experiences, optimiser steps, and which step used which experience."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index
+from sqlalchemy.orm import Mapped, mapped_column
+
+from tidemill.storage.tables.base import Row
+from tidemill.storage.types import PackedFloats, PackedIds
+
+
+class ExperienceRow(Row):
+    """One experience (`contracts/experience.py`) and how often it may still be used."""
+
+    __tablename__ = "experiences"
+    __table_args__ = (
+        Index("ix_experiences_queue", "model", "tenant", "state", "closed_at"),
+        Index("ix_experiences_evidence", "newest_policy_version", "arm"),
+    )
+
+    experience_id: Mapped[str] = mapped_column(primary_key=True)
+    origin: Mapped[str]
+    tenant: Mapped[str]
+    model: Mapped[str]
+    trajectory_id: Mapped[str]
+    turn: Mapped[int]
+    subject: Mapped[str | None]
+    context: Mapped[str] = mapped_column(index=True)
+    group_id: Mapped[str | None]
+    oldest_policy_version: Mapped[str]
+    newest_policy_version: Mapped[str]
+    arm: Mapped[str]
+    assignment_probability: Mapped[float]
+    prompt_ids: Mapped[tuple[int, ...]] = mapped_column(PackedIds)
+    completion_ids: Mapped[tuple[int, ...]] = mapped_column(PackedIds)
+    behaviour_logprobs: Mapped[tuple[float, ...] | None] = mapped_column(PackedFloats)
+    kept_mass: Mapped[tuple[float, ...] | None] = mapped_column(PackedFloats)
+    temperature: Mapped[float]
+    is_truncated: Mapped[bool]
+    finish_reason: Mapped[str]
+    outcome: Mapped[str]
+    reward: Mapped[float]
+    components: Mapped[dict[str, Any]]
+    reward_spec_hash: Mapped[str]
+    digest: Mapped[str]
+    closed_at: Mapped[datetime]
+    """When the result was written (wall clock); not part of the digest."""
+    state: Mapped[str]
+    """ready, used (all declared uses done) or dropped (with a reason)."""
+    dropped_reason: Mapped[str | None]
+    """stale, no_logprobs, no_kept_mass, ..."""
+    num_uses: Mapped[int]
+
+
+class LearnerStepRow(Row):
+    """One optimiser step of a learner; its checkpoint was durable before this row."""
+
+    __tablename__ = "learner_steps"
+
+    learner: Mapped[str] = mapped_column(primary_key=True)
+    """`<model>/<tenant>`."""
+    serial: Mapped[int] = mapped_column(primary_key=True)
+    """Counts steps for good; `step` returns to the champion's after a reset."""
+    step: Mapped[int]
+    lineage: Mapped[int]
+    """Counts resets to a champion."""
+    origin: Mapped[str]
+    """live, simulated or reset."""
+    parent_version: Mapped[str | None]
+    checkpoint: Mapped[str | None]
+    """File name of the checkpoint after this step; None = an older one is still valid."""
+    checkpoint_digest: Mapped[str | None]
+    metrics: Mapped[dict[str, Any]]
+    finished_at: Mapped[datetime]
+
+
+class ExperienceUseRow(Row):
+    """Lineage: this step used that experience."""
+
+    __tablename__ = "experience_uses"
+
+    experience_id: Mapped[str] = mapped_column(
+        ForeignKey("experiences.experience_id"), primary_key=True
+    )
+    learner: Mapped[str] = mapped_column(primary_key=True)
+    serial: Mapped[int] = mapped_column(primary_key=True)
