@@ -1,0 +1,1 @@
+"""Example products, each with its environment and simulated users."""

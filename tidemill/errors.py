@@ -11,14 +11,14 @@
     |   `-- FencedError                               another worker owns this partition now
     |-- SnapshotError
     |   |-- SnapshotCorruptError                      a digest differs: never serve it
-    |   `-- ProbeFailedError                          the weights load, but do not compute what they should
+    |   `-- ProbeFailedError                          the weights load, but compute something else
     |-- RegistryError
     |   |-- PolicyNotFoundError
     |   |-- NoChampionError                           nothing passed the offline suite yet
     |   `-- IllegalTransitionError                    e.g. rejected -> champion
     `-- LearningError
-        |-- EstimatorError                            (also ValueError) an estimator on data it is not defined for
-        `-- NonFiniteError                            NaN or infinity: the step is refused, the state kept
+        |-- EstimatorError                            (also ValueError) an estimator on unfit data
+        `-- NonFiniteError                            NaN or infinity: the step is refused
 
 Bad data is not an exception: it is a dead letter with a reason.
 Messages say what was wrong, the value, and what to do.

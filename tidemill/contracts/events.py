@@ -167,7 +167,7 @@ class InteractionServed(Event):
 
     @property
     def is_malformed(self) -> bool:
-        """Whether the output broke a rule the user could not overlook: it is scored, not dropped."""
+        """Whether the output broke a declared form: it is scored, never dropped."""
         return self.finish_reason is FinishReason.ERROR or any(
             not call.valid for call in self.tool_calls
         )

@@ -16,7 +16,7 @@ class ApiKeyRow(Row):
     public_id: Mapped[str] = mapped_column(primary_key=True)
     """12 characters."""
     secret_hash: Mapped[str]
-    """SHA-256 of the secret, hexadecimal; the secret has 256 random bits, so no slow hash is due."""
+    """SHA-256 of the secret (hexadecimal); 256 random bits need no slow hash."""
     tenant: Mapped[str]
     scopes: Mapped[list[Any]]
     label: Mapped[str]
