@@ -1,0 +1,69 @@
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from tidemill.errors import ConfigurationError, StorageError
+from tidemill.storage.database import Database
+from tidemill.storage.tables import ApiKeyRow
+from tests.factories import NOW
+
+
+def key(public_id: str) -> ApiKeyRow:
+    return ApiKeyRow(
+        public_id=public_id, secret_hash="x", tenant="t", scopes=[], label="", created_at=NOW
+    )
+
+
+def test_an_unknown_database_is_refused_by_name() -> None:
+    with pytest.raises(ConfigurationError, match="mysql"):
+        Database("mysql://localhost/x")
+
+
+def test_a_failed_transaction_leaves_nothing(any_database: Database) -> None:
+    with pytest.raises(StorageError, match="rolled back"), any_database.transaction() as session:
+        session.add(key("a"))
+        session.flush()
+        session.execute(text("SELECT * FROM no_such_table"))
+    with any_database.reading() as session:
+        assert session.get(ApiKeyRow, "a") is None
+
+
+def test_an_error_of_the_caller_leaves_nothing_either(any_database: Database) -> None:
+    with pytest.raises(KeyError), any_database.transaction() as session:
+        session.add(key("a"))
+        session.flush()
+        raise KeyError("mine")
+    with any_database.reading() as session:
+        assert session.get(ApiKeyRow, "a") is None
+
+
+def test_two_writers_wait_for_each_other(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'two.db'}")
+    ApiKeyRow.metadata.create_all(database.engine)
+    with database.transaction() as session:
+        session.add(key("n"))
+
+    def add_ten() -> None:
+        for _ in range(10):
+            with database.transaction() as session:
+                row = session.get_one(ApiKeyRow, "n")
+                row.label += "x"
+
+    threads = [threading.Thread(target=add_ten) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with database.reading() as session:
+        assert session.get_one(ApiKeyRow, "n").label == "x" * 40
+    database.close()
+
+
+def test_sqlite_commits_are_synced(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'sync.db'}")
+    with database.reading() as session:
+        assert session.execute(text("PRAGMA synchronous")).scalar() == 2
+        assert session.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+    database.close()
