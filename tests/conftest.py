@@ -1,10 +1,12 @@
-"""Fixtures that every test may use; each gives fresh state."""
+"""Fixtures that every test may use; each gives fresh state, only the servers last for a session."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import make_url
 
+from tests.servers import PostgresServer, running_kafka, running_postgres
 from tidemill.storage.database import Database
 from tidemill.storage.tables import metadata
 
@@ -16,3 +18,61 @@ def database(tmp_path: Path) -> Iterator[Database]:
     metadata.create_all(database.engine)
     yield database
     database.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A real PostgreSQL, started when a test first needs it."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> Iterator[str]:
+    """The name of a database with all tables, to copy from."""
+    url = postgres_server.create_database()
+    database = Database(url)
+    metadata.create_all(database.engine)
+    # A database with connections cannot be copied.
+    database.close()
+    name = make_url(url).database
+    assert name is not None
+    yield name
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of a fresh, empty PostgreSQL database."""
+    url = postgres_server.create_database()
+    yield url
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture
+def postgres_database(
+    postgres_server: PostgresServer, postgres_template: str
+) -> Iterator[Database]:
+    """A fresh PostgreSQL database with all tables."""
+    url = postgres_server.create_database(template=postgres_template)
+    database = Database(url)
+    yield database
+    database.close()
+    postgres_server.drop_database(url)
+
+
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgres", marks=pytest.mark.integration)],
+)
+def any_database(request: pytest.FixtureRequest) -> Database:
+    """Both databases, one after the other, with all tables."""
+    name = "database" if request.param == "sqlite" else "postgres_database"
+    database: Database = request.getfixturevalue(name)
+    return database
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real Kafka broker, started when a test first needs it."""
+    with running_kafka(tmp_path_factory.mktemp("kafka")) as bootstrap:
+        yield bootstrap
