@@ -1,1 +1,4 @@
-"""From feedback to one scalar: declared metrics, aggregation, the composite. No torch here."""
+"""From feedback to a reward: declared metrics, aggregation, composite, verifier plugins.
+
+Shared, since ingest rewards live interactions and others show or check the same numbers. No torch.
+"""

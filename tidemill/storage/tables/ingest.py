@@ -67,6 +67,8 @@ class FeedbackRow(Row):
     source: Mapped[str]
     rater: Mapped[str | None]
     body_digest: Mapped[str]
+    document: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """The event's bytes as they came; None once erased."""
     state: Mapped[str]
     """joined, superseded, pending, late, dead_lettered or erased."""
     partition: Mapped[int]

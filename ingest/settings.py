@@ -1,0 +1,50 @@
+"""What an operator may set about ingest: the HTTP API and the worker."""
+
+from pydantic import Field
+
+from tidemill.settings import Block
+
+
+class IngestSettings(Block):
+    """The feedback API, the join and the closing of interactions."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8001, ge=0, le=65_535)
+    """0 = a free port."""
+    require_key: bool = True
+    """False = no key is asked for: only behind something that checks callers itself."""
+    key_cache_s: float = Field(default=5.0, ge=0, le=300)
+    """A revoked key works at most this long; also how rarely keys cost a query."""
+    consent_default: bool = False
+    """Whether an interaction posted by a product may be trained on when it says nothing."""
+    max_body_bytes: int = Field(default=262_144, ge=1024, le=524_288)
+    """Larger requests get 413; the bound keeps every event below the log's 1 MiB."""
+    max_batch_bytes: int = Field(default=4_194_304, ge=1024, le=67_108_864)
+    """The same for a batch."""
+    max_batch_items: int = Field(default=1000, ge=1, le=10_000)
+    """Feedbacks in one batch."""
+    max_in_flight: int = Field(default=4096, ge=1)
+    """Feedbacks and interactions on their way into the log; more get 429."""
+    append_timeout_s: float = Field(default=2.0, gt=0, le=60)
+    """No acknowledgement of the log after this long: 503."""
+    recent_ids: int = Field(default=100_000, ge=0)
+    """Acknowledged ids that a process remembers, so that repeats are told at once."""
+    count_every_s: float = Field(default=1.0, gt=0)
+    """How often the number of acknowledged records is written down."""
+
+    consumer_group: str = Field(default="ingest", min_length=1, max_length=128)
+    """Workers of one group share the partitions."""
+    poll_records: int = Field(default=500, ge=1, le=100_000)
+    """Records in one transaction at most."""
+    poll_timeout_s: float = Field(default=0.2, gt=0, le=60)
+    """Wait for records when there are none."""
+    batch_every_s: float = Field(default=0.05, ge=0, le=60)
+    """Shortest time between two transactions while traffic is thin."""
+    close_every_s: float = Field(default=0.25, gt=0)
+    """How often interactions and pending feedback are looked at."""
+    close_grace_s: float = Field(default=1.0, ge=0)
+    """Wait beyond a window, so that a record stamped inside it has been stored by then."""
+    close_records: int = Field(default=500, ge=1)
+    """Interactions closed in one transaction at most."""
+    unmatched_after_s: float = Field(default=3600.0, gt=0)
+    """Feedback whose interaction has not come by then becomes a dead letter."""
