@@ -31,7 +31,8 @@ class Move(StrEnum):
     PROMOTE = "promote"
     REJECT = "reject"
     SUPERSEDE = "supersede"
-    """A newer candidate took its place before it was judged: no fault of its own."""
+    """It leaves undecided (a newer candidate, an expired canary, another champion): no fault of
+    its own, so its learner goes on."""
     RETIRE = "retire"
     ROLL_BACK = "roll_back"
     """The champion leaves because it does harm."""
@@ -47,6 +48,7 @@ LEGAL_MOVES: dict[tuple[PolicyStatus, Move], PolicyStatus] = {
     (PolicyStatus.CANDIDATE, Move.SUPERSEDE): PolicyStatus.REJECTED,
     (PolicyStatus.CHALLENGER, Move.PROMOTE): PolicyStatus.CHAMPION,
     (PolicyStatus.CHALLENGER, Move.REJECT): PolicyStatus.REJECTED,
+    (PolicyStatus.CHALLENGER, Move.SUPERSEDE): PolicyStatus.REJECTED,
     (PolicyStatus.CHAMPION, Move.RETIRE): PolicyStatus.RETIRED,
     (PolicyStatus.CHAMPION, Move.ROLL_BACK): PolicyStatus.RETIRED,
     (PolicyStatus.RETIRED, Move.RESTORE): PolicyStatus.CHAMPION,

@@ -80,6 +80,8 @@ class TrafficRow(Row):
     salt: Mapped[str]
     """Of the sticky assignment; new for each canary, so arms do not carry over."""
     revision: Mapped[int]
+    next_number: Mapped[int]
+    """Number of the next version: taken once, also by one that is never registered."""
     changed_at: Mapped[datetime]
 
 

@@ -1,0 +1,119 @@
+"""Rows of policy versions and of their moves."""
+
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from tidemill.storage.tables import PolicyTransitionRow, PolicyVersionRow
+
+
+def insert_policy_version(session: Session, row: PolicyVersionRow) -> None:
+    """Add a version."""
+    session.add(row)
+    session.flush()
+
+
+def fetch_policy_version(
+    session: Session, version: str, *, model: str, tenant: str
+) -> PolicyVersionRow | None:
+    """Return one version, None if it is unknown."""
+    return session.get(PolicyVersionRow, (version, model, tenant), populate_existing=True)
+
+
+def fetch_policy_versions(
+    session: Session,
+    *,
+    model: str,
+    tenant: str,
+    status: str | None = None,
+    number: int | None = None,
+) -> list[PolicyVersionRow]:
+    """Return versions by number, lowest first; `status` and `number` narrow."""
+    query = select(PolicyVersionRow).where(
+        PolicyVersionRow.model == model, PolicyVersionRow.tenant == tenant
+    )
+    if status is not None:
+        query = query.where(PolicyVersionRow.status == status)
+    if number is not None:
+        query = query.where(PolicyVersionRow.number == number)
+    query = query.order_by(PolicyVersionRow.number).execution_options(populate_existing=True)
+    return list(session.scalars(query))
+
+
+def fetch_highest_number(session: Session, *, model: str, tenant: str) -> int:
+    """Return the highest number of a version, 0 without one."""
+    query = select(func.max(PolicyVersionRow.number)).where(
+        PolicyVersionRow.model == model, PolicyVersionRow.tenant == tenant
+    )
+    return session.scalar(query) or 0
+
+
+def insert_transition(session: Session, row: PolicyTransitionRow) -> None:
+    """Add a move; ids grow in the order of the moves, since the caller holds the traffic lock."""
+    session.add(row)
+    session.flush()
+
+
+def fetch_transitions(
+    session: Session, *, model: str, tenant: str, version: str | None = None
+) -> list[PolicyTransitionRow]:
+    """Return moves in their order, of one version or of all."""
+    query = select(PolicyTransitionRow).where(
+        PolicyTransitionRow.model == model, PolicyTransitionRow.tenant == tenant
+    )
+    if version is not None:
+        query = query.where(PolicyTransitionRow.version == version)
+    return list(session.scalars(query.order_by(PolicyTransitionRow.id)))
+
+
+def fetch_last_transition(
+    session: Session, move: str, *, model: str, tenant: str, before: int | None = None
+) -> PolicyTransitionRow | None:
+    """Return the newest transition of a kind of move, older than the id `before` if given."""
+    query = select(PolicyTransitionRow).where(
+        PolicyTransitionRow.model == model,
+        PolicyTransitionRow.tenant == tenant,
+        PolicyTransitionRow.move == move,
+    )
+    if before is not None:
+        query = query.where(PolicyTransitionRow.id < before)
+    return session.scalar(query.order_by(PolicyTransitionRow.id.desc()).limit(1))
+
+
+def touch_policy_version(row: PolicyVersionRow) -> None:
+    """Note a change that the tracking mirror should follow."""
+    row.revision += 1
+
+
+def fetch_unmirrored(session: Session, *, model: str, tenant: str) -> list[PolicyVersionRow]:
+    """Return versions that changed since tracking last mirrored them, lowest number first."""
+    query = (
+        select(PolicyVersionRow)
+        .where(
+            PolicyVersionRow.model == model,
+            PolicyVersionRow.tenant == tenant,
+            PolicyVersionRow.revision > PolicyVersionRow.mirrored_revision,
+        )
+        .order_by(PolicyVersionRow.number)
+    )
+    return list(session.scalars(query))
+
+
+def mark_mirrored(row: PolicyVersionRow, *, revision: int, tracking_run: str) -> None:
+    """Note that tracking shows a version as it was at a revision."""
+    row.mirrored_revision = max(row.mirrored_revision, revision)
+    row.tracking_run = tracking_run
+
+
+def fetch_promotion_time(
+    session: Session, version: str, *, model: str, tenant: str
+) -> datetime | None:
+    """Return when a version last became champion by promotion or restoration."""
+    query = select(func.max(PolicyTransitionRow.at)).where(
+        PolicyTransitionRow.model == model,
+        PolicyTransitionRow.tenant == tenant,
+        PolicyTransitionRow.version == version,
+        PolicyTransitionRow.to_status == "champion",
+    )
+    return session.scalar(query)
