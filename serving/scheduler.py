@@ -118,10 +118,31 @@ class Scheduler:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def add(self, version: str, make_engine: EngineFactory) -> None:
-        """Make a version available."""
+    @property
+    def is_alive(self) -> bool:
+        """Whether the decoding thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def accepting(self) -> tuple[str, ...]:
+        """Versions that take requests."""
         with self._changed:
-            self._slots[version] = _Slot(make_engine, make_engine())
+            return tuple(v for v, slot in self._slots.items() if not slot.is_retiring)
+
+    def add(self, version: str, make_engine: EngineFactory) -> None:
+        """Make a version available; one that is in memory already just goes on."""
+        engine = make_engine()
+        with self._changed:
+            slot = self._slots.setdefault(version, _Slot(make_engine, engine))
+            slot.is_retiring = False
+
+    def revive(self, version: str) -> bool:
+        """Let a version that is leaving take requests again; False = it is not in memory."""
+        with self._changed:
+            slot = self._slots.get(version)
+            if slot is not None:
+                slot.is_retiring = False
+            return slot is not None
 
     def retire(self, version: str) -> None:
         """Take no more requests for a version, and forget it after its last one."""

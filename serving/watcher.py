@@ -138,6 +138,8 @@ class Watcher:
         if not self._is_due(version):
             return _Loaded()
         started = time.perf_counter()
+        if self._scheduler.revive(version):
+            return _Loaded()
         try:
             self._scheduler.add(version, self._load_version(version))
         except (SnapshotError, RegistryError, ConfigurationError, StorageError) as error:
