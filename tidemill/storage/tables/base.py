@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, MetaData
+from sqlalchemy import JSON, BigInteger, Integer, MetaData
 from sqlalchemy.orm import DeclarativeBase
 
 from tidemill.storage.types import UtcDateTime
@@ -23,6 +23,8 @@ class Row(DeclarativeBase):
     )
     type_annotation_map = {  # noqa: RUF012  SQLAlchemy reads this very attribute
         datetime: UtcDateTime,
+        # Offsets pass 2^31; SQLite numbers rows by itself only in a plain INTEGER.
+        int: BigInteger().with_variant(Integer(), "sqlite"),
         dict[str, Any]: JSON,
         list[Any]: JSON,
     }
