@@ -22,7 +22,6 @@ _COMMAND_MODULES = (
     "status",
     "base",
     "serve",
-    "ingest",
     "learn",
     "gate",
     "releases",
