@@ -1,0 +1,140 @@
+"""The embedded log: durable, ordered, on one machine, with nothing to install.
+
+One SQLite file a topic. Several processes may append and read at once; each has one writer thread.
+"""
+
+import threading
+from concurrent.futures import Future, wait
+from pathlib import Path
+
+from tidemill.errors import EventLogError
+from tidemill.eventlog.base import Bounds, EventSink, EventSource, Position, PositionLoader, Record
+from tidemill.eventlog.embedded_source import EmbeddedSource
+from tidemill.eventlog.embedded_store import TopicFile, create_topic
+from tidemill.eventlog.embedded_writer import Writer
+from tidemill.eventlog.topics import check_size
+from tidemill.settings import EmbeddedLogSettings
+
+
+class EmbeddedSink:
+    """Implements `EventSink` on the writer of its log."""
+
+    def __init__(self, writer: Writer) -> None:
+        """Share the writer."""
+        self._writer = writer
+        self._under_way: set[Future[Position]] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def append(self, topic: str, key: str, value: bytes) -> Future[Position]:
+        """Append a record; the future is done once the record is durable.
+
+        The future fails with `EventLogUnavailableError` when nothing was stored, with another
+        `EventLogError` when the topic does not exist or the record is too large.
+        """
+        try:
+            check_size(topic, value)
+        except EventLogError as error:
+            refused: Future[Position] = Future()
+            refused.set_exception(error)
+            return refused
+        with self._lock:
+            if self._closed:
+                raise EventLogError("the sink is closed; append before close")
+            future = self._writer.submit(topic, key, value)
+            self._under_way.add(future)
+        future.add_done_callback(self._forget)
+        return future
+
+    def close(self) -> None:
+        """Wait for what is under way."""
+        with self._lock:
+            self._closed = True
+            under_way = tuple(self._under_way)
+        wait(under_way)
+
+    def _forget(self, future: Future[Position]) -> None:
+        with self._lock:
+            self._under_way.discard(future)
+
+
+class EmbeddedLog:
+    """Implements `EventLog` on a folder."""
+
+    def __init__(self, folder: Path, settings: EmbeddedLogSettings) -> None:
+        """Remember where; files are opened when needed."""
+        self._folder = folder
+        self._settings = settings
+        self._files: dict[str, TopicFile] = {}
+        self._writer: Writer | None = None
+        self._lock = threading.Lock()
+
+    def create_topics(self, topics: tuple[str, ...]) -> None:
+        """Create what is missing; a topic that is there keeps its number of partitions.
+
+        Raises:
+            EventLogError: a name that no topic can have.
+            EventLogUnavailableError: the folder cannot be written.
+        """
+        for topic in topics:
+            create_topic(self._folder, topic, self._settings.num_partitions)
+
+    def sink(self) -> EventSink:
+        """Return a new sink; all sinks of a log share one writer thread."""
+        with self._lock:
+            if self._writer is None:
+                self._writer = Writer(self._folder, linger_s=self._settings.group_commit_ms / 1000)
+            return EmbeddedSink(self._writer)
+
+    def source(
+        self, topics: tuple[str, ...], *, group: str, positions: PositionLoader
+    ) -> EventSource:
+        """Join a group; partition n of every topic goes to the same member.
+
+        Raises:
+            EventLogError: a topic does not exist.
+            EventLogUnavailableError: the files cannot be opened.
+        """
+        return EmbeddedSource(
+            self._folder,
+            topics,
+            group=group,
+            lease_s=self._settings.lease_s,
+            positions=positions,
+        )
+
+    def bounds(self, topic: str) -> dict[int, Bounds]:
+        """Return what each partition holds now.
+
+        Raises:
+            EventLogError: the topic does not exist.
+            EventLogUnavailableError: the file cannot be read.
+        """
+        with self._lock:
+            return self._file(topic).bounds()
+
+    def read(self, topic: str, partition: int, *, offset: int, max_records: int) -> list[Record]:
+        """Read without a group: for the ledger, replay and tools.
+
+        Raises:
+            EventLogError: the topic does not exist.
+            EventLogUnavailableError: the file cannot be read.
+        """
+        with self._lock:
+            return self._file(topic).read(partition, offset=offset, max_records=max_records)
+
+    def close(self) -> None:
+        """Store what is under way and close the files."""
+        with self._lock:
+            writer, self._writer = self._writer, None
+            files, self._files = self._files, {}
+        if writer is not None:
+            writer.close()
+        for file in files.values():
+            file.close()
+
+    def _file(self, topic: str) -> TopicFile:
+        file = self._files.get(topic)
+        if file is None:
+            file = self._files[topic] = TopicFile(self._folder, topic)
+        return file

@@ -1,0 +1,248 @@
+"""One topic of the embedded log: a SQLite file with its records and the ends of its partitions.
+
+WAL with `synchronous=FULL`: a commit returns after its bytes are on the disk (one fdatasync).
+Knows nothing of threads, futures or groups.
+"""
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+from tidemill.errors import EventLogError, EventLogUnavailableError
+from tidemill.eventlog.base import Bounds, Position, Record
+from tidemill.eventlog.topics import check_topic, partition_of
+
+_BUSY_TIMEOUT_S = 10.0
+_PARTITION_BITS = 40
+"""A row's id is partition * 2^40 + offset, so that one B-tree holds each partition in order."""
+
+_SCHEMA = """
+CREATE TABLE partitions (
+    partition INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
+    next INTEGER NOT NULL,
+    last_appended_us INTEGER NOT NULL
+);
+CREATE TABLE records (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL,
+    value BLOB NOT NULL,
+    appended_us INTEGER NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record that waits for its place."""
+
+    key: str
+    value: bytes
+
+
+def topic_path(folder: Path, topic: str) -> Path:
+    """Return the file of a topic."""
+    return folder / f"{check_topic(topic)}.db"
+
+
+def create_topic(folder: Path, topic: str, num_partitions: int) -> None:
+    """Create a topic unless it is there; of several that try at once, one succeeds.
+
+    Raises:
+        EventLogUnavailableError: the folder cannot be written.
+    """
+    path = topic_path(folder, topic)
+    if path.exists():
+        return
+    aside = path.with_name(f"{path.name}.{uuid4().hex}.new")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(aside, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.executescript(_SCHEMA)
+            connection.executemany(
+                "INSERT INTO partitions VALUES (?, 0, 0, 0)",
+                [(number,) for number in range(num_partitions)],
+            )
+        _sync(aside)
+        try:
+            os.link(aside, path)
+        except FileExistsError:
+            return
+        _sync(folder)
+    except (OSError, sqlite3.Error) as error:
+        raise EventLogUnavailableError(
+            f"cannot create topic {topic} in {folder}: {error}"
+        ) from error
+    finally:
+        for leftover in folder.glob(f"{aside.name}*"):
+            leftover.unlink(missing_ok=True)
+
+
+class TopicFile:
+    """A connection to a topic; used by one thread at a time, many processes may have one."""
+
+    def __init__(self, folder: Path, topic: str) -> None:
+        """Open.
+
+        Raises:
+            EventLogError: there is no such topic.
+            EventLogUnavailableError: the file cannot be opened.
+        """
+        self.topic = topic
+        self._path = topic_path(folder, topic)
+        if not self._path.exists():
+            raise EventLogError(f"no topic {topic!r} in {folder}; create_topics makes it")
+        try:
+            self._lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+            self._connection = sqlite3.connect(
+                self._path,
+                timeout=_BUSY_TIMEOUT_S,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            self._connection.execute("PRAGMA synchronous=FULL")
+            rows = self._connection.execute("SELECT count(*) FROM partitions").fetchone()
+        except (OSError, sqlite3.Error) as error:
+            raise EventLogUnavailableError(f"cannot open {self._path}: {error}") from error
+        self.num_partitions: int = rows[0]
+
+    def append(self, records: Sequence[NewRecord], *, now_us: int) -> list[Position]:
+        """Store a group of records, all or none, and return their places once they are durable.
+
+        The append time is `now_us` (microseconds since 1970), or later where the partition's last
+        record is later.
+
+        Raises:
+            EventLogUnavailableError: nothing was stored.
+        """
+        try:
+            with self._exclusive(), self._transaction():
+                return self._insert(records, now_us)
+        except sqlite3.Error as error:
+            raise EventLogUnavailableError(
+                f"cannot append to {self._path}: {error}; is the disk full?"
+            ) from error
+
+    def read(self, partition: int, *, offset: int, max_records: int) -> list[Record]:
+        """Return the records of a partition from an offset on, in order.
+
+        Raises:
+            EventLogUnavailableError: the file cannot be read.
+        """
+        start = partition << _PARTITION_BITS
+        rows = self._select(
+            "SELECT id, key, value, appended_us FROM records"
+            " WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+            (start + max(offset, 0), start + (1 << _PARTITION_BITS), max_records),
+        )
+        return [
+            Record(self.topic, partition, row[0] - start, row[1], row[2], _moment(row[3]))
+            for row in rows
+        ]
+
+    def bounds(self) -> dict[int, Bounds]:
+        """Return what each partition holds.
+
+        Raises:
+            EventLogUnavailableError: the file cannot be read.
+        """
+        rows = self._select("SELECT partition, first, next FROM partitions ORDER BY partition", ())
+        return {row[0]: Bounds(row[1], row[2]) for row in rows}
+
+    def version(self) -> int:
+        """Return a number that changes when another connection has committed; cheap."""
+        number: int = self._select("PRAGMA data_version", ())[0][0]
+        return number
+
+    def close(self) -> None:
+        """Close; the last one to close moves the WAL into the database."""
+        try:
+            with self._exclusive():
+                self._connection.close()
+        except EventLogUnavailableError:
+            self._connection.close()
+        os.close(self._lock)
+
+    def _insert(self, records: Sequence[NewRecord], now_us: int) -> list[Position]:
+        ends = {
+            row[0]: [row[1], max(now_us, row[2])]
+            for row in self._connection.execute(
+                "SELECT partition, next, last_appended_us FROM partitions"
+            )
+        }
+        rows: list[tuple[int, str, bytes, int]] = []
+        places: list[Position] = []
+        touched: set[int] = set()
+        for record in records:
+            partition = partition_of(record.key, self.num_partitions)
+            offset, appended_us = ends[partition]
+            ends[partition][0] += 1
+            touched.add(partition)
+            row_id = (partition << _PARTITION_BITS) + offset
+            rows.append((row_id, record.key, record.value, appended_us))
+            places.append(Position(self.topic, partition, offset, _moment(appended_us)))
+        self._connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
+        self._connection.executemany(
+            "UPDATE partitions SET next = ?, last_appended_us = ? WHERE partition = ?",
+            [(*ends[partition], partition) for partition in touched],
+        )
+        return places
+
+    def _select(self, statement: str, values: tuple[int, ...]) -> list[tuple[int, ...]]:
+        try:
+            return self._connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise EventLogUnavailableError(f"cannot read {self._path}: {error}") from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        # Writers queue here and not in SQLite, whose waiting sleeps up to 0.1 s, and a checkpoint
+        # (part of a commit or of a close) never meets another writer.
+        deadline = time.monotonic() + _BUSY_TIMEOUT_S
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > deadline:
+                    raise EventLogUnavailableError(
+                        f"another process holds {self._path} for more than {_BUSY_TIMEOUT_S:g} s"
+                    ) from error
+                time.sleep(0.0005)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+
+def _moment(microseconds: int) -> datetime:
+    # Through whole seconds: a float would lose the last microsecond.
+    seconds, rest = divmod(microseconds, 1_000_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
