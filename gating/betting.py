@@ -1,0 +1,107 @@
+"""Betting e-processes for the mean of bounded values: exact at any number of looks. Pure.
+
+Under the hypothesis that the mean, given the past, is at most 0, each product of `1 + bet * value`
+is a fair or losing game, so is the average over fixed bets, and by Ville's inequality it ever
+reaches 1 / alpha with a probability of at most alpha. No approximation, no minimum sample.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+LIFT_BETS = (0.08, 0.15, 0.25, 0.4, 0.65)
+"""For differences of outcomes: near the best bets for lifts of 0.03 to 0.3."""
+MARGIN_BETS = (0.25, 0.5, 0.95)
+"""For margins that both arms hold easily: small, nearly constant values want high bets."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class EProcess:
+    """Evidence against `mean <= 0` after some values; natural logarithms."""
+
+    log_e_value: float
+    """Now."""
+    max_log_e_value: float
+    """The highest so far, at least 0: a test may stop there."""
+    num_values: int
+
+    def rejects(self, alpha: float) -> bool:
+        """Whether the hypothesis falls at a level, at this or any earlier look."""
+        return bool(self.max_log_e_value >= -np.log(alpha))
+
+
+def log_wealth(values: Sequence[float] | Floats, bets: Sequence[float]) -> Floats:
+    """Return the log e-value after each value: [n].
+
+    Args:
+        values: in [-1, 1], in the order in which they came.
+        bets: each in (0, 1), fixed before the values were seen; equal weights.
+
+    Raises:
+        ValueError: a value is out of range or NaN.
+    """
+    values_n = np.asarray(values, dtype=np.float64)
+    if not np.all(np.abs(values_n) <= 1):  # also false for NaN
+        odd = values_n[~(np.abs(values_n) <= 1)][0]
+        raise ValueError(f"betting needs values in [-1, 1], got {odd}")
+    log_wealth_nb = np.cumsum(np.log1p(np.multiply.outer(values_n, np.asarray(bets))), axis=0)
+    return _log_mean_exp(log_wealth_nb)
+
+
+def bet_against_at_most(
+    values: Sequence[float] | Floats, *, bound: float = 0.0, bets: Sequence[float] = LIFT_BETS
+) -> EProcess:
+    """Return the evidence that the mean of values in [-1, 1] is larger than a bound in (-1, 1).
+
+    `(value - bound) / (1 + |bound|)` lies in [-1, 1] again.
+
+    Raises:
+        ValueError: a value is out of range or NaN.
+    """
+    values_n = np.asarray(values, dtype=np.float64)
+    if values_n.size == 0:
+        return EProcess(0.0, 0.0, 0)
+    logs_n = log_wealth((values_n - bound) / (1 + abs(bound)), bets)
+    return EProcess(float(logs_n[-1]), max(0.0, float(logs_n.max())), values_n.size)
+
+
+def compute_interval(outcomes: Sequence[float], *, alpha: float = 0.05) -> tuple[float, float]:
+    """Return a confidence sequence for the mean of outcomes in [0, 1]: right at every look.
+
+    A mean stays in the interval while neither bets on higher nor bets on lower outcomes have
+    reached 2 / alpha. Grid of 0.005, rounded outwards; (0, 1) without outcomes.
+
+    Raises:
+        ValueError: an outcome is out of range or NaN.
+    """
+    values_n = np.asarray(outcomes, dtype=np.float64)
+    if not np.all((values_n >= 0) & (values_n <= 1)):
+        raise ValueError("outcomes must lie in [0, 1]")
+    if values_n.size == 0:
+        return 0.0, 1.0
+    values_u, counts_u = np.unique(values_n, return_counts=True)
+    limit = np.log(2 / alpha)
+    kept = [
+        float(mean)
+        for mean in np.linspace(0.0, 1.0, 201)
+        if _final_log_wealth(values_u - mean, counts_u) < limit
+        and _final_log_wealth(mean - values_u, counts_u) < limit
+    ]
+    if not kept:  # every grid point is ruled out: the mean lies between two
+        kept = [float(values_n.mean())]
+    return max(0.0, kept[0] - 0.005), min(1.0, kept[-1] + 0.005)
+
+
+def _final_log_wealth(values_u: Floats, counts_u: NDArray[np.int_]) -> float:
+    logs_ub = np.log1p(np.multiply.outer(values_u, np.asarray(LIFT_BETS)))
+    return float(_log_mean_exp((counts_u @ logs_ub)[None, :])[0])
+
+
+def _log_mean_exp(logs_nb: Floats) -> Floats:
+    peak_n1 = logs_nb.max(axis=1, keepdims=True)
+    log_means_n = peak_n1[:, 0] + np.log(np.exp(logs_nb - peak_n1).mean(axis=1))
+    return np.asarray(log_means_n, dtype=np.float64)
