@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
@@ -263,10 +264,20 @@ class ChatBody(GenerationBody):
         return self.tool_choice == "required" or isinstance(self.tool_choice, ToolChoice)
 
 
+def _one_prompt(value: Any) -> Any:
+    """Take a list of one prompt for that prompt."""
+    if isinstance(value, list) and value and isinstance(value[0], str | list):
+        refuse_unless(len(value), neutral=(1,), name="the number of prompts")
+        value = value[0]
+    if value in ("", []):
+        raise ValueError("the prompt is empty")
+    return value
+
+
 class CompletionBody(GenerationBody):
     """`POST /v1/completions`."""
 
-    prompt: Annotated[str | list[str] | list[int] | list[list[int]], Storable]
+    prompt: Annotated[str | list[int], BeforeValidator(_one_prompt), Storable]
     logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS_LEGACY)
     best_of: int | None = None
     echo: bool | None = None
@@ -277,17 +288,6 @@ class CompletionBody(GenerationBody):
     def _unsupported(cls, value: Any, info: ValidationInfo) -> Any:
         neutral = {"best_of": (None, 1), "echo": (None, False)}.get(str(info.field_name), (None,))
         return refuse_unless(value, neutral=neutral, name=str(info.field_name))
-
-    @field_validator("prompt")
-    @classmethod
-    def _one_prompt(cls, value: Any) -> str | list[int]:
-        if isinstance(value, list) and value and isinstance(value[0], str | list):
-            refuse_unless(len(value), neutral=(1,), name="the number of prompts")
-            value = value[0]
-        if not value:
-            raise ValueError("the prompt is empty")
-        prompt: str | list[int] = value
-        return prompt
 
     @property
     def num_top_logprobs(self) -> int | None:

@@ -17,6 +17,8 @@ class ServingSettings(Block):
     """False = no key is asked for: only behind something that checks callers itself."""
     key_cache_s: float = Field(default=5.0, ge=0, le=300)
     """A revoked key works at most this long; also how rarely keys cost a query."""
+    key_stale_s: float = Field(default=300.0, ge=0)
+    """How long a key that was good stays good while the database is away."""
     consent_default: bool = False
     """Whether an interaction may be trained on when the request says nothing."""
 

@@ -8,16 +8,21 @@ DONE = b"data: [DONE]\n\n"
 _CALL = "<tool_call"
 
 
+def json_bytes(body: dict[str, Any]) -> bytes:
+    """Return a body as compact UTF-8 JSON."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
 def event_bytes(body: dict[str, Any]) -> bytes:
     """Return one server-sent event."""
-    return b"data: " + json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+    return b"data: " + json_bytes(body) + b"\n\n"
 
 
 class TextGate:
     """Holds back text that may turn out to be a tool call; without tools everything passes.
 
     What begins with `{`, or follows `<tool_call`, waits for the end, when the parser has spoken;
-    so do trailing blanks, since the parser strips them before a call.
+    so do trailing blanks, since the parser strips them before a call. Leading blanks never go out.
     """
 
     def __init__(self, *, has_tools: bool) -> None:
@@ -29,6 +34,8 @@ class TextGate:
     def push(self, delta: str) -> str:
         """Add text; return what is certain to be text and not part of a call."""
         self._text += delta
+        if self._has_tools:
+            self._text = self._text.lstrip()
         end = len(self._text) if not self._has_tools else _certain_length(self._text)
         return self._give(self._text[:end])
 
@@ -49,8 +56,7 @@ class TextGate:
 
 
 def _certain_length(text: str) -> int:
-    stripped = text.strip()
-    if not stripped or stripped.startswith("{"):
+    if text.startswith("{"):
         return 0
     at = text.find(_CALL)
     if at < 0:
