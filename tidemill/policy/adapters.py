@@ -4,6 +4,7 @@ Versions live side by side; nothing switches adapters in place and nothing merge
 """
 
 import copy
+import warnings
 from typing import Any, Protocol
 
 import torch
@@ -39,20 +40,23 @@ def attach_adapter(base: BaseModel, lora: LoraSettings, *, seed: int) -> PeftMod
     The base's tensors are shared, its module tree is not touched.
     """
     targets = lora.target_modules
-    config = LoraConfig(
+    config: Any = LoraConfig(
         r=lora.rank,
-        lora_alpha=lora.alpha,
+        lora_alpha=lora.alpha,  # type: ignore[arg-type]  # peft divides, so a float is fine
         lora_dropout=0.0,
         target_modules=targets if isinstance(targets, str) else list(targets),
         bias="none",
         task_type="CAUSAL_LM",
     )
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        # peft still asks transformers by an old name; nothing that a user could act on.
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", append=False)
         torch.manual_seed(seed)
         try:
-            return get_peft_model(_tree_of(base), config)
+            model: PeftModel = get_peft_model(_tree_of(base), config)
         except ValueError as error:
             raise ConfigurationError(f"policy.lora does not fit the base: {error}") from error
+    return model
 
 
 def load_adapter(
@@ -64,10 +68,10 @@ def load_adapter(
         SnapshotCorruptError: the adapter's tensors do not fit the base.
     """
     if snapshot is None:
-        return _tree_of(base).eval()
-    model: nn.Module = attach_adapter(base, snapshot.lora, seed=0)
-    if not trainable:
-        model = _freeze(model)
+        tree: nn.Module = _tree_of(base)
+        return tree.eval()
+    peft_model = attach_adapter(base, snapshot.lora, seed=0)
+    model = peft_model if trainable else _freeze(peft_model)
     load_adapter_state(model, snapshot.tensors)
     return model if trainable else model.eval()
 

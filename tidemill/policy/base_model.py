@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
 
 from tidemill.errors import ConfigurationError, SnapshotCorruptError
 from tidemill.policy.devices import choose_device, choose_dtype
@@ -46,14 +47,14 @@ class BaseModel:
     @property
     def pad_id(self) -> int:
         """A token for padding; it is never looked at."""
-        return self.tokenizer.pad_token_id or 0
+        return int(self.tokenizer.pad_token_id or 0)
 
     @property
     def max_context(self) -> int:
         """Longest prompt and completion together, in tokens."""
         config = self.model.config
         limits = (config.max_position_embeddings, getattr(config, "sliding_window", None))
-        return min(limit for limit in limits if limit)
+        return int(min(limit for limit in limits if limit))
 
 
 def load_base(path: Path, *, settings: PolicySettings) -> BaseModel:
@@ -84,7 +85,8 @@ def load_base(path: Path, *, settings: PolicySettings) -> BaseModel:
 
 def load_model(path: Path, *, device: torch.device, dtype: torch.dtype) -> Any:
     """Load a causal LM from safetensors: evaluation mode, no gradients, no code of its own."""
-    model = AutoModelForCausalLM.from_pretrained(
+    hush_progress_bars()
+    model: Any = AutoModelForCausalLM.from_pretrained(
         path,
         dtype=dtype,
         use_safetensors=True,
@@ -93,6 +95,12 @@ def load_model(path: Path, *, device: torch.device, dtype: torch.dtype) -> Any:
         attn_implementation="sdpa",
     )
     return model.to(device).eval().requires_grad_(False)
+
+
+def hush_progress_bars() -> None:
+    """Keep transformers from drawing on stderr."""
+    disable: Any = transformers_logging.disable_progress_bar
+    disable()
 
 
 def load_tokenizer(path: Path) -> Any:

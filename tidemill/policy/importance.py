@@ -37,7 +37,7 @@ def effective_sample_size(weights: Tensor) -> Tensor:
 
 
 def kl_k1(log_ratio: Tensor) -> Tensor:
-    """Return -log r: unbiased for KL(behaviour | target), noisy, may be negative (Schulman 2020)."""
+    """Return -log r: unbiased for KL(behaviour | target), noisy, signed (Schulman 2020)."""
     return -log_ratio
 
 

@@ -12,17 +12,17 @@ from torch.nn import functional
 class LoraLinear(nn.Module):
     """y = x W^T + b + (alpha / r) (x A^T) B^T (Hu et al. 2021), W and b shared with the base."""
 
-    lora_A: Tensor  # noqa: N815 (the name in every adapter file)
-    lora_B: Tensor  # noqa: N815
+    lora_A: Tensor
+    lora_B: Tensor
 
     def __init__(self, linear: nn.Linear, rank: int, scaling: float) -> None:
         super().__init__()
         self.weight = linear.weight
         self.bias = linear.bias
         self.scaling = scaling
-        shape = {"device": linear.weight.device, "dtype": linear.weight.dtype}
-        self.register_buffer("lora_A", torch.zeros(rank, linear.in_features, **shape))
-        self.register_buffer("lora_B", torch.zeros(linear.out_features, rank, **shape))
+        like = linear.weight
+        self.register_buffer("lora_A", like.new_zeros(rank, linear.in_features))
+        self.register_buffer("lora_B", like.new_zeros(linear.out_features, rank))
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply base and adapter to x[..., in]."""

@@ -16,7 +16,7 @@ def tensor_digest(tensor: Tensor) -> str:
     kind = str(plain.dtype).removeprefix("torch.")
     shape = ",".join(str(size) for size in plain.shape)
     digest = hashlib.sha256(f"{kind}|{shape}|".encode())
-    digest.update(memoryview(plain.reshape(-1).view(torch.uint8).numpy()))
+    digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

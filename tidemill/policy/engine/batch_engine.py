@@ -152,9 +152,7 @@ class BatchEngine:
 
     def _leave(self, events: list[TokenChunk | Generation]) -> None:
         finished = [index for index, row in enumerate(self._rows) if row.finish_reason]
-        events += [
-            row.generation(row.finish_reason) for row in self._rows if row.finish_reason
-        ]
+        events += [row.generation(row.finish_reason) for row in self._rows if row.finish_reason]
         if finished:
             self._remove(finished)
 

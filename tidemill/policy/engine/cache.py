@@ -43,7 +43,7 @@ class SlabCache(Cache):
         for slab in (*self.keys, *self.values):
             slab[target, :width] = slab[source, :width]
 
-    def update(
+    def update(  # type: ignore[override]
         self, keys: Tensor, values: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
         """Store a layer's new keys and values [B, K, P, D]; return those to attend to."""
