@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from tidemill.errors import EventLogError, EventLogUnavailableError
@@ -196,7 +197,7 @@ class TopicFile:
         )
         return places
 
-    def _select(self, statement: str, values: tuple[int, ...]) -> list[tuple[int, ...]]:
+    def _select(self, statement: str, values: tuple[int, ...]) -> list[tuple[Any, ...]]:
         try:
             return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:

@@ -1,0 +1,114 @@
+"""One member of a consumer group on Kafka, whose offsets live in SQL and not in Kafka."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import kafka
+from kafka import ConsumerRebalanceListener, KafkaConsumer
+
+from tidemill.eventlog.base import PositionLoader, Record, TopicPartition
+from tidemill.eventlog.kafka_clients import client_options, kafka_errors
+from tidemill.eventlog.kafka_sink import to_moment
+from tidemill.settings import KafkaLogSettings
+
+
+class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Holds newly assigned partitions back until their positions are loaded.
+
+    Kafka calls it on its own loop, which must not wait for a database.
+    """
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+        self.without_position: set[TopicPartition] = set()
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        self.without_position -= {TopicPartition(*place) for place in revoked}
+
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        for place in assigned:
+            self._consumer.pause(place)
+            # A position, though not the true one, so that Kafka looks for none itself.
+            self._consumer.seek(place, 0)
+            self.without_position.add(TopicPartition(*place))
+
+
+class KafkaSource:
+    """Implements `EventSource`; used by one thread, as kafka-python demands."""
+
+    def __init__(
+        self,
+        settings: KafkaLogSettings,
+        topics: tuple[str, ...],
+        *,
+        group: str,
+        positions: PositionLoader,
+    ) -> None:
+        """Connect and join the group.
+
+        Raises:
+            EventLogUnavailableError: no broker answers.
+        """
+        self._load_position = positions
+        with kafka_errors("connecting a consumer"):
+            self._consumer = KafkaConsumer(
+                **client_options(settings),
+                group_id=group,
+                enable_auto_commit=False,
+                # Only where retention took the records before the position.
+                auto_offset_reset="earliest",
+                # Partition n of every topic to the same member.
+                partition_assignment_strategy=[
+                    kafka.coordinator.assignors.range.RangePartitionAssignor
+                ],
+                session_timeout_ms=10_000,
+                heartbeat_interval_ms=500,
+                allow_auto_create_topics=False,
+                metrics_enabled=False,
+            )
+            self._assignment = _Assignment(self._consumer)
+            self._consumer.subscribe(topics=list(topics), listener=self._assignment)
+
+    def poll(self, *, max_records: int, timeout_s: float) -> list[Record]:
+        """Return records of the assigned partitions, in order within each; empty at timeout.
+
+        Raises:
+            EventLogUnavailableError: Kafka refused.
+        """
+        self._position_new_partitions()
+        with kafka_errors("polling"):
+            found = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=max_records)
+        return [to_record(message) for messages in found.values() for message in messages]
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are this member's now."""
+        return frozenset(TopicPartition(*place) for place in self._consumer.assignment())
+
+    def rewind(self) -> None:
+        """Ask the position loader again for every assigned partition."""
+        self._assignment.on_partitions_assigned(self._consumer.assignment())
+
+    def close(self) -> None:
+        """Leave the group, so that others take over at once."""
+        with kafka_errors("leaving a group"):
+            self._consumer.close(timeout_ms=5_000)
+
+    def _position_new_partitions(self) -> None:
+        for place in tuple(self._assignment.without_position):
+            target = kafka.TopicPartition(place.topic, place.partition)
+            offset = self._load_position(place) or 0
+            self._consumer.seek(target, offset)
+            self._consumer.resume(target)
+            self._assignment.without_position.discard(place)
+
+
+def to_record(message: Any) -> Record:
+    """Return a message of kafka-python as a record."""
+    return Record(
+        topic=message.topic,
+        partition=message.partition,
+        offset=message.offset,
+        key="" if message.key is None else message.key.decode(),
+        value=message.value or b"",
+        appended_at=to_moment(message.timestamp),
+    )
