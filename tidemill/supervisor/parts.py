@@ -1,0 +1,51 @@
+"""Which parts there are, and the command of each."""
+
+import sys
+from dataclasses import dataclass, field
+
+SERVING = "serving"
+API = "ingest-api"
+
+_COMMANDS = {
+    API: ("api",),
+    "ingest-worker": ("ingest",),
+    SERVING: ("serve",),
+    "learner": ("learn",),
+    "gate": ("gate",),
+}
+_WITHOUT_BASE = {API, "ingest-worker"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One process to keep alive."""
+
+    name: str
+    """As in its heartbeat and the name of its log file."""
+    command: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+    """Added to our own."""
+    url: str | None = None
+    """Where it answers `/health` and `/ready`; None = it has no HTTP face."""
+    needs_base: bool = False
+    """Started only once there is a base model."""
+
+
+def build_parts(environment: dict[str, str], addresses: dict[str, str]) -> tuple[Part, ...]:
+    """Return the parts of one installation, in the order in which they start.
+
+    Args:
+        environment: what tells the children which settings to use.
+        addresses: `serving` and `feedback`, each a URL.
+    """
+    urls = {SERVING: addresses["serving"], API: addresses["feedback"]}
+    return tuple(
+        Part(
+            name=name,
+            command=(sys.executable, "-m", "tidemill.cli.main", *command),
+            environment=environment,
+            url=urls.get(name),
+            needs_base=name not in _WITHOUT_BASE,
+        )
+        for name, command in _COMMANDS.items()
+    )
