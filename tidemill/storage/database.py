@@ -15,6 +15,9 @@ from sqlalchemy.orm import Session
 
 from tidemill.errors import ConfigurationError, StorageError
 
+# Stages annotate with `Session` and import it from here: SQLAlchemy has one home.
+__all__ = ["Database", "Session"]
+
 _BUSY_TIMEOUT_MS = 30_000
 
 
