@@ -14,9 +14,9 @@ from typing import Protocol
 
 from serving.errors import ApiError
 from tidemill.contracts.codec import encode
-from tidemill.contracts.events import INTERACTIONS, InteractionServed
+from tidemill.contracts.events import INTERACTIONS, TOPICS, InteractionServed
 from tidemill.errors import TidemillError
-from tidemill.eventlog.base import EventSink
+from tidemill.eventlog.base import EventLog, EventSink
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _AVOID_S = 1.0
 class Spool(Protocol):
     """The part of `tidemill.eventlog.spool.Spool` that is needed here."""
 
-    def append(self, topic: str, key: str, value: bytes) -> None:
+    def append(self, topic: str, key: str, payload: bytes) -> None:
         """Keep a record durably; blocks; raises OSError or EventLogError."""
         ...
 
@@ -42,15 +42,16 @@ class Emitter:
     def __init__(
         self,
         *,
-        open_sink: Callable[[], EventSink],
+        open_log: Callable[[], EventLog],
         spool: Spool,
         append_timeout_s: float,
         drain_every_s: float,
     ) -> None:
-        self._open_sink = open_sink
+        self._open_log = open_log
         self._spool = spool
         self._append_timeout_s = append_timeout_s
         self._drain_every_s = drain_every_s
+        self._log: EventLog | None = None
         self._sink: EventSink | None = None
         self._avoid_until = 0.0
         self._stop = threading.Event()
@@ -67,9 +68,10 @@ class Emitter:
         """Empty the spool once more, wait for what is under way, then let the log go."""
         self._stop.set()
         self._thread.join()
-        if self._sink is not None:
+        if self._log is not None and self._sink is not None:
             self._drain(self._sink)
             self._sink.close()
+            self._log.close()
 
     async def emit(self, event: InteractionServed) -> None:
         """Return once the event is durable.
@@ -111,7 +113,10 @@ class Emitter:
     def _connect(self) -> None:
         if self._sink is None:
             try:
-                self._sink = self._open_sink()
+                if self._log is None:
+                    self._log = self._open_log()
+                self._log.create_topics(TOPICS)
+                self._sink = self._log.sink()
             except (TidemillError, OSError) as error:
                 _log.warning("the log cannot be opened, interactions go to the spool: %s", error)
 

@@ -9,6 +9,7 @@ from torch import nn
 from tidemill.errors import SnapshotCorruptError
 from tidemill.policy.adapters import load_adapter
 from tidemill.policy.base_model import BaseModel
+from tidemill.snapshots.policies import check_base
 from tidemill.snapshots.probes import check_probes
 from tidemill.snapshots.store import SnapshotStore
 
@@ -63,6 +64,7 @@ class VersionLoader:
                 f"{record.version}: the manifest's digest is {snapshot.manifest.digest:.12}, the "
                 f"registry says {record.digest:.12}; restore the folder in the snapshot store"
             )
+        check_base(snapshot.manifest, self.base)
         model = load_adapter(self.base, snapshot)
         difference = check_probes(model, snapshot.manifest)
         _log.info("%s verified; probes differ by at most %.1e", record.version, difference)

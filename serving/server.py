@@ -16,9 +16,7 @@ from serving.service import Backend, Service
 from serving.settings import ServingSettings
 from serving.tokens import build_token_table
 from serving.watcher import SwapRecord, Watcher
-from tidemill.contracts.events import TOPICS
 from tidemill.errors import ConfigurationError, SnapshotError
-from tidemill.eventlog.base import EventSink
 from tidemill.eventlog.opening import open_log
 from tidemill.eventlog.spool import Spool
 from tidemill.policy.base_model import BaseModel, load_base
@@ -64,7 +62,7 @@ class Server:
             scheduler=self._scheduler,
             watcher=self._watcher,
             emitter=Emitter(
-                open_sink=self._open_sink,
+                open_log=lambda: open_log(shared),
                 spool=Spool(shared.data / "spool" / settings.replica),
                 append_timeout_s=settings.append_timeout_s,
                 drain_every_s=settings.spool_drain_s,
@@ -166,11 +164,6 @@ class Server:
         )
         with self._database.transaction() as session:
             insert_replica_version(session, row)
-
-    def _open_sink(self) -> EventSink:
-        log = open_log(self._shared)
-        log.create_topics(TOPICS)
-        return log.sink()
 
     def _find_key(self, text: str) -> ApiKey | None:
         with self._database.reading() as session:
