@@ -165,7 +165,8 @@ Supervisor(
     has_base=lambda: True, watch=lambda pids: None,
 ).run(threading.Event())
 """
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as up:
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:  # noqa: S603
         assert up.stdout is not None
         pid = int(up.stdout.readline().rpartition(" ")[2].strip(")\n"))
         assert _is_alive(pid)
