@@ -7,6 +7,9 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from tests.servers import PostgresServer, running_kafka, running_postgres
+from tidemill.eventlog.base import EventLog
+from tidemill.eventlog.embedded import EmbeddedLog
+from tidemill.settings import EmbeddedLogSettings, KafkaLogSettings
 from tidemill.storage.database import Database
 from tidemill.storage.tables import metadata
 
@@ -76,3 +79,31 @@ def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a real Kafka broker, started when a test first needs it."""
     with running_kafka(tmp_path_factory.mktemp("kafka")) as bootstrap:
         yield bootstrap
+
+
+@pytest.fixture
+def embedded_log(tmp_path: Path) -> Iterator[EmbeddedLog]:
+    """An embedded log with two partitions and no topics."""
+    log = EmbeddedLog(tmp_path / "log", EmbeddedLogSettings(num_partitions=2, lease_s=1.0))
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def kafka_log(kafka_bootstrap: str) -> Iterator[EventLog]:
+    """A log on Kafka; topics outlive the test, so each test takes names of its own."""
+    # Its client library takes a second to import.
+    from tidemill.eventlog.kafka import KafkaLog
+
+    log = KafkaLog(KafkaLogSettings(bootstrap_servers=kafka_bootstrap, num_partitions=2))
+    yield log
+    log.close()
+
+
+@pytest.fixture(
+    params=["embedded", pytest.param("kafka", marks=pytest.mark.integration)],
+)
+def any_log(request: pytest.FixtureRequest) -> EventLog:
+    """Both logs, one after the other, with two partitions a topic."""
+    log: EventLog = request.getfixturevalue(f"{request.param}_log")
+    return log

@@ -1,10 +1,11 @@
 """One member of a consumer group on Kafka, whose offsets live in SQL and not in Kafka."""
 
+import threading
 from collections.abc import Iterable
 from typing import Any
 
-import kafka
 from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tidemill.eventlog.base import PositionLoader, Record, TopicPartition
 from tidemill.eventlog.kafka_clients import client_options, kafka_errors
@@ -15,22 +16,41 @@ from tidemill.settings import KafkaLogSettings
 class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc]
     """Holds newly assigned partitions back until their positions are loaded.
 
-    Kafka calls it on its own loop, which must not wait for a database.
+    Kafka calls it on its own thread, which must not wait for a database.
     """
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
-        self.without_position: set[TopicPartition] = set()
+        self._lock = threading.Lock()
+        self._round = 0
+        self._held_back: dict[Any, int] = {}
 
     def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-        self.without_position -= {TopicPartition(*place) for place in revoked}
+        with self._lock:
+            for place in revoked:
+                self._held_back.pop(place, None)
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-        for place in assigned:
-            self._consumer.pause(place)
-            # A position, though not the true one, so that Kafka looks for none itself.
-            self._consumer.seek(place, 0)
-            self.without_position.add(TopicPartition(*place))
+        with self._lock:
+            self._round += 1
+            for place in assigned:
+                self._consumer.pause(place)
+                # A position, though not the true one, so that Kafka looks for none itself.
+                self._consumer.seek(place, 0)
+                self._held_back[place] = self._round
+
+    def release(self, load_position: PositionLoader) -> None:
+        """Load the positions that are missing and let these partitions go on."""
+        with self._lock:
+            held_back = dict(self._held_back)
+        for place, number in held_back.items():
+            offset = load_position(TopicPartition(*place)) or 0
+            with self._lock:
+                # It may have gone, and come again with another position, meanwhile.
+                if self._held_back.get(place) == number:
+                    self._consumer.seek(place, offset)
+                    self._consumer.resume(place)
+                    del self._held_back[place]
 
 
 class KafkaSource:
@@ -58,9 +78,7 @@ class KafkaSource:
                 # Only where retention took the records before the position.
                 auto_offset_reset="earliest",
                 # Partition n of every topic to the same member.
-                partition_assignment_strategy=[
-                    kafka.coordinator.assignors.range.RangePartitionAssignor
-                ],
+                partition_assignment_strategy=[RangePartitionAssignor],
                 session_timeout_ms=10_000,
                 heartbeat_interval_ms=500,
                 allow_auto_create_topics=False,
@@ -75,7 +93,7 @@ class KafkaSource:
         Raises:
             EventLogUnavailableError: Kafka refused.
         """
-        self._position_new_partitions()
+        self._assignment.release(self._load_position)
         with kafka_errors("polling"):
             found = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=max_records)
         return [to_record(message) for messages in found.values() for message in messages]
@@ -92,14 +110,6 @@ class KafkaSource:
         """Leave the group, so that others take over at once."""
         with kafka_errors("leaving a group"):
             self._consumer.close(timeout_ms=5_000)
-
-    def _position_new_partitions(self) -> None:
-        for place in tuple(self._assignment.without_position):
-            target = kafka.TopicPartition(place.topic, place.partition)
-            offset = self._load_position(place) or 0
-            self._consumer.seek(target, offset)
-            self._consumer.resume(target)
-            self._assignment.without_position.discard(place)
 
 
 def to_record(message: Any) -> Record:
