@@ -3,6 +3,7 @@
 import hashlib
 import json
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -149,7 +150,7 @@ class MetricsFile(Block):
         """How long an interaction stays open: the longest window."""
         return max(metric.window_s for metric in self.metrics.values())
 
-    @property
+    @cached_property
     def reward_spec_hash(self) -> str:
         """SHA-256 of everything that decides a reward, independent of the order in the file."""
         document = self.model_dump(mode="json", exclude_defaults=True)

@@ -1,0 +1,99 @@
+"""Which feedback belongs to which interaction, and in what state it is. Pure.
+
+Everything is decided by append times and log order, so a replay decides the same. States are
+computed anew for a whole target whenever something about it arrives; that makes the order in which
+interaction and feedback are read irrelevant.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from tidemill.rewards.metrics import Metric, MetricsFile
+
+
+class FeedbackState(StrEnum):
+    """Where a feedback stands in the ledger; the values are the stored strings."""
+
+    JOINED = "joined"
+    SUPERSEDED = "superseded"
+    """The same rater answered again."""
+    PENDING = "pending"
+    """Its interaction has not come yet."""
+    LATE = "late"
+    """Appended after the window; kept and counted."""
+    DEAD_LETTERED = "dead_lettered"
+    ERASED = "erased"
+
+
+FINAL = frozenset({FeedbackState.DEAD_LETTERED, FeedbackState.ERASED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One feedback, as far as its state is concerned."""
+
+    tenant: str
+    feedback_id: str
+    target_id: str
+    metric: str
+    rater: str | None
+    appended_at: datetime
+    partition: int
+    offset: int
+    expires_at: datetime
+    state: FeedbackState
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What names it."""
+        return (self.tenant, self.feedback_id)
+
+
+def settle(
+    claims: Iterable[Claim], served_at: Sequence[datetime], metrics: MetricsFile
+) -> dict[tuple[str, str], FeedbackState]:
+    """Return the state of every feedback on one target.
+
+    Args:
+        claims: all feedback on the target, in any order.
+        served_at: append times of the target's interactions; empty = none is known yet.
+        metrics: the declared metrics, for windows and repeats.
+    """
+    states: dict[tuple[str, str], FeedbackState] = {}
+    newest: dict[tuple[str, str], Claim] = {}
+    for claim in sorted(claims, key=lambda c: (c.appended_at, c.partition, c.offset)):
+        metric = metrics.metrics.get(claim.metric)
+        if claim.state in FINAL or metric is None:
+            states[claim.key] = claim.state
+            continue
+        state = _state(claim, served_at, metric)
+        states[claim.key] = state
+        if state is FeedbackState.JOINED and metric.has_one_vote and claim.rater is not None:
+            earlier = newest.get((claim.metric, claim.rater))
+            if earlier is not None:
+                states[earlier.key] = FeedbackState.SUPERSEDED
+            newest[claim.metric, claim.rater] = claim
+    return states
+
+
+def _state(claim: Claim, served_at: Sequence[datetime], metric: Metric) -> FeedbackState:
+    if not served_at:
+        return FeedbackState.PENDING
+    # An interaction that came after the feedback had expired is not its interaction any more,
+    # whether or not the expiry was written down by then.
+    reachable = [moment for moment in served_at if moment <= claim.expires_at]
+    if not reachable:
+        return FeedbackState.DEAD_LETTERED
+    window = timedelta(seconds=metric.window_s)
+    if any(claim.appended_at <= moment + window for moment in reachable):
+        return FeedbackState.JOINED
+    return FeedbackState.LATE
+
+
+def changes(
+    claims: Iterable[Claim], states: Mapping[tuple[str, str], FeedbackState]
+) -> dict[tuple[str, str], FeedbackState]:
+    """Return only the states that differ from what the claims say."""
+    return {c.key: states[c.key] for c in claims if states[c.key] is not c.state}

@@ -1,0 +1,183 @@
+"""Feedback in SQL: one row an id, never replaced; only its state moves."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import bindparam, func, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from tidemill.contracts.events import FeedbackReceived
+from tidemill.storage.tables import DuplicateDeliveryRow, FeedbackRow
+
+PENDING = "pending"
+DEAD_LETTERED = "dead_lettered"
+ERASED = "erased"
+
+FeedbackKey = tuple[str, str]
+"""Tenant and feedback id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFeedback:
+    """A feedback, where it lies in the log, and its state."""
+
+    event: FeedbackReceived
+    document: bytes
+    partition: int
+    offset: int
+    appended_at: datetime
+    expires_at: datetime
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duplicate:
+    """A record whose id was known with the same body."""
+
+    topic: str
+    partition: int
+    offset: int
+    record_id: str
+    appended_at: datetime
+
+
+def insert_feedback(session: Session, feedback: Sequence[NewFeedback]) -> None:
+    """Add feedback in one statement."""
+    if feedback:
+        session.execute(insert(FeedbackRow), [_values(new) for new in feedback])
+
+
+def insert_duplicates(session: Session, duplicates: Sequence[Duplicate]) -> None:
+    """Record repeated deliveries."""
+    if duplicates:
+        session.execute(
+            insert(DuplicateDeliveryRow),
+            [
+                {
+                    "topic": one.topic,
+                    "partition": one.partition,
+                    "log_offset": one.offset,
+                    "record_id": one.record_id,
+                    "appended_at": one.appended_at,
+                }
+                for one in duplicates
+            ],
+        )
+
+
+def fetch_known_digests(session: Session, keys: Collection[FeedbackKey]) -> dict[FeedbackKey, str]:
+    """Return the body digests of those ids that are known."""
+    if not keys:
+        return {}
+    query = select(FeedbackRow.tenant, FeedbackRow.feedback_id, FeedbackRow.body_digest).where(
+        FeedbackRow.tenant.in_({tenant for tenant, _ in keys}),
+        FeedbackRow.feedback_id.in_({feedback_id for _, feedback_id in keys}),
+    )
+    return {(tenant, one): digest for tenant, one, digest in session.execute(query)}
+
+
+def fetch_by_target(
+    session: Session, *, tenants: Collection[str], target_ids: Collection[str]
+) -> list[FeedbackRow]:
+    """Return all feedback on some targets, as read-only rows.
+
+    Rows of other tenants of the list may come along; the caller compares both.
+    """
+    if not target_ids:
+        return []
+    query = select(FeedbackRow).where(
+        FeedbackRow.tenant.in_(tenants), FeedbackRow.target_id.in_(target_ids)
+    )
+    return list(session.scalars(query))
+
+
+def fetch_partitions_expired(session: Session, *, until: datetime) -> set[int]:
+    """Return the partitions that hold pending feedback which expired before a moment."""
+    query = (
+        select(FeedbackRow.partition)
+        .where(FeedbackRow.state == PENDING, FeedbackRow.expires_at < until)
+        .distinct()
+    )
+    return set(session.scalars(query))
+
+
+def fetch_expired(
+    session: Session, *, partitions: Mapping[int, datetime], limit: int
+) -> list[FeedbackRow]:
+    """Return pending feedback that expired before the moment given for its partition."""
+    due = [
+        (FeedbackRow.partition == partition) & (FeedbackRow.expires_at < until)
+        for partition, until in sorted(partitions.items())
+    ]
+    if not due:
+        return []
+    query = (
+        select(FeedbackRow)
+        .where(FeedbackRow.state == PENDING, or_(*due))
+        .order_by(FeedbackRow.partition, FeedbackRow.log_offset)
+        .limit(limit)
+    )
+    return list(session.scalars(query))
+
+
+def mark_states(session: Session, states: Mapping[FeedbackKey, str]) -> None:
+    """Move feedback to other states."""
+    if not states:
+        return
+    query = (
+        update(FeedbackRow)
+        .where(
+            FeedbackRow.tenant == bindparam("of_tenant"),
+            FeedbackRow.feedback_id == bindparam("of_id"),
+        )
+        .values(state=bindparam("new_state"))
+        .execution_options(synchronize_session=False)
+    )
+    session.connection().execute(
+        query,
+        [
+            {"of_tenant": tenant, "of_id": feedback_id, "new_state": state}
+            for (tenant, feedback_id), state in states.items()
+        ],
+    )
+
+
+def fetch_feedback(session: Session, *, tenant: str, feedback_id: str) -> FeedbackRow | None:
+    """Return one feedback; None = no such id."""
+    return session.get(FeedbackRow, (tenant, feedback_id))
+
+
+def fetch_feedback_counts(session: Session) -> dict[str, int]:
+    """Return how many feedbacks are in each state."""
+    query = select(FeedbackRow.state, func.count()).group_by(FeedbackRow.state)
+    return dict(session.execute(query).tuples().all())
+
+
+def fetch_num_duplicates(session: Session) -> int:
+    """Return how many deliveries were repeats."""
+    return session.scalar(select(func.count()).select_from(DuplicateDeliveryRow)) or 0
+
+
+def _values(new: NewFeedback) -> dict[str, Any]:
+    event = new.event
+    value = event.value
+    return {
+        "tenant": event.tenant,
+        "feedback_id": event.feedback_id,
+        "trajectory_id": event.trajectory_id,
+        "interaction_id": event.interaction_id,
+        "target_id": event.target_id,
+        "metric": event.metric,
+        "value": value if isinstance(value, bool | float) else value.model_dump(mode="json"),
+        "source": event.source.value,
+        "rater": event.rater,
+        "body_digest": event.body_digest,
+        "document": new.document,
+        "state": new.state,
+        "partition": new.partition,
+        "log_offset": new.offset,
+        "appended_at": new.appended_at,
+        "expires_at": new.expires_at,
+    }

@@ -1,0 +1,184 @@
+"""Interactions in SQL: written when read from the log, closed once."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from tidemill.contracts.events import InteractionServed
+from tidemill.errors import FencedError
+from tidemill.storage.tables import InteractionRow
+
+OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewInteraction:
+    """An interaction and where it lies in the log."""
+
+    event: InteractionServed
+    document: bytes
+    partition: int
+    offset: int
+    appended_at: datetime
+    closes_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ServedAt:
+    """When an interaction was appended: what windows are counted from."""
+
+    tenant: str
+    interaction_id: str
+    trajectory_id: str
+    appended_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedAs:
+    """The end of one interaction."""
+
+    interaction_id: str
+    state: str
+    reason: str | None
+
+
+def insert_interactions(session: Session, interactions: Sequence[NewInteraction]) -> None:
+    """Add open interactions in one statement."""
+    if interactions:
+        session.execute(insert(InteractionRow), [_values(new) for new in interactions])
+
+
+def fetch_known_documents(session: Session, ids: Collection[str]) -> dict[str, bytes | None]:
+    """Return the stored bytes of those ids that are known; None = erased."""
+    if not ids:
+        return {}
+    query = select(InteractionRow.interaction_id, InteractionRow.document).where(
+        InteractionRow.interaction_id.in_(ids)
+    )
+    return dict(session.execute(query).tuples().all())
+
+
+def fetch_served_at(
+    session: Session, *, interaction_ids: Collection[str], trajectory_ids: Collection[str]
+) -> list[ServedAt]:
+    """Return the append times of interactions, found by their own id or by their trajectory's."""
+    if not interaction_ids and not trajectory_ids:
+        return []
+    query = select(
+        InteractionRow.tenant,
+        InteractionRow.interaction_id,
+        InteractionRow.trajectory_id,
+        InteractionRow.appended_at,
+    ).where(
+        or_(
+            InteractionRow.interaction_id.in_(interaction_ids),
+            InteractionRow.trajectory_id.in_(trajectory_ids),
+        )
+    )
+    return [ServedAt(*row) for row in session.execute(query)]
+
+
+def fetch_closable(
+    session: Session, *, partitions: Mapping[int, datetime], limit: int
+) -> list[InteractionRow]:
+    """Return open interactions whose windows are over, the longest over first.
+
+    Args:
+        session: where to read.
+        partitions: for each partition, the moment up to which it may be closed.
+        limit: at most so many.
+    """
+    due = [
+        (InteractionRow.partition == partition) & (InteractionRow.closes_at <= until)
+        for partition, until in sorted(partitions.items())
+    ]
+    if not due:
+        return []
+    query = (
+        select(InteractionRow)
+        .where(InteractionRow.state == OPEN, or_(*due))
+        .order_by(InteractionRow.closes_at, InteractionRow.interaction_id)
+        .limit(limit)
+    )
+    return list(session.scalars(query))
+
+
+def fetch_partitions_due(session: Session, *, until: datetime) -> set[int]:
+    """Return the partitions that hold an open interaction whose windows are over."""
+    query = (
+        select(InteractionRow.partition)
+        .where(InteractionRow.state == OPEN, InteractionRow.closes_at <= until)
+        .distinct()
+    )
+    return set(session.scalars(query))
+
+
+def mark_closed(session: Session, ends: Sequence[ClosedAs], *, closed_at: datetime) -> None:
+    """Close open interactions.
+
+    Raises:
+        FencedError: one of them was closed by somebody else.
+    """
+    by_end: dict[tuple[str, str | None], list[str]] = {}
+    for end in ends:
+        by_end.setdefault((end.state, end.reason), []).append(end.interaction_id)
+    for (state, reason), ids in by_end.items():
+        query = (
+            update(InteractionRow)
+            .where(InteractionRow.interaction_id.in_(ids), InteractionRow.state == OPEN)
+            .values(state=state, excluded_reason=reason, closed_at=closed_at)
+            .returning(InteractionRow.interaction_id)
+            .execution_options(synchronize_session=False)
+        )
+        if len(session.scalars(query).all()) != len(ids):
+            raise FencedError("another worker closed an interaction of this batch; read again")
+
+
+def fetch_interaction(
+    session: Session, *, tenant: str, interaction_id: str
+) -> InteractionRow | None:
+    """Return one interaction of a tenant; None = unknown."""
+    row = session.get(InteractionRow, interaction_id)
+    return row if row is not None and row.tenant == tenant else None
+
+
+def fetch_interaction_counts(session: Session) -> dict[str, int]:
+    """Return how many interactions are in each state."""
+    query = select(InteractionRow.state, func.count()).group_by(InteractionRow.state)
+    return dict(session.execute(query).tuples().all())
+
+
+def fetch_excluded_counts(session: Session) -> dict[str, int]:
+    """Return how many interactions were excluded for each reason."""
+    query = (
+        select(InteractionRow.excluded_reason, func.count())
+        .where(InteractionRow.excluded_reason.is_not(None))
+        .group_by(InteractionRow.excluded_reason)
+    )
+    return {str(reason): count for reason, count in session.execute(query)}
+
+
+def _values(new: NewInteraction) -> dict[str, Any]:
+    event = new.event
+    return {
+        "interaction_id": event.interaction_id,
+        "trajectory_id": event.trajectory_id,
+        "turn": event.turn,
+        "tenant": event.tenant,
+        "model": event.model,
+        "subject": event.subject,
+        "policy_version": event.newest_policy_version,
+        "arm": event.arm.value,
+        "state": OPEN,
+        "excluded_reason": None,
+        "document": new.document,
+        "partition": new.partition,
+        "log_offset": new.offset,
+        "appended_at": new.appended_at,
+        "closes_at": new.closes_at,
+        "closed_at": None,
+    }

@@ -1,0 +1,101 @@
+"""How far a consumer group has come; the offset moves in the transaction of the rows it caused."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from sqlalchemy import CursorResult, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from tidemill.errors import FencedError
+from tidemill.storage.tables import AcknowledgedCountRow, LogOffsetRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advance:
+    """One batch of one partition."""
+
+    topic: str
+    partition: int
+    expected: int | None
+    """Where this worker believes the group stands; None = it has not begun."""
+    first_offset: int
+    next_offset: int
+    num_records: int
+    appended_until: datetime
+
+
+def advance_offset(session: Session, group: str, step: Advance) -> None:
+    """Move a group's offset by compare-and-set.
+
+    Raises:
+        FencedError: another worker moved it; this transaction must be dropped.
+    """
+    if step.expected is None:
+        _begin(session, group, step)
+        return
+    query = (
+        update(LogOffsetRow)
+        .where(
+            LogOffsetRow.consumer_group == group,
+            LogOffsetRow.topic == step.topic,
+            LogOffsetRow.partition == step.partition,
+            LogOffsetRow.next_offset == step.expected,
+        )
+        .values(
+            next_offset=step.next_offset,
+            num_records=LogOffsetRow.num_records + step.num_records,
+            appended_until=step.appended_until,
+        )
+        .execution_options(synchronize_session=False)
+    )
+    if cast("CursorResult[Any]", session.execute(query)).rowcount != 1:
+        raise _fenced(group, step)
+
+
+def fetch_position(session: Session, group: str, topic: str, partition: int) -> int | None:
+    """Return the first offset that a group has not processed; None = it has not begun."""
+    row = session.get(LogOffsetRow, (group, topic, partition))
+    return None if row is None else row.next_offset
+
+
+def fetch_offsets(
+    session: Session, group: str, *, topic: str, partitions: Collection[int]
+) -> dict[int, LogOffsetRow]:
+    """Return the offset rows of some partitions of a topic."""
+    query = select(LogOffsetRow).where(
+        LogOffsetRow.consumer_group == group,
+        LogOffsetRow.topic == topic,
+        LogOffsetRow.partition.in_(partitions),
+    )
+    return {row.partition: row for row in session.scalars(query)}
+
+
+def write_acknowledged(session: Session, row: AcknowledgedCountRow) -> None:
+    """Write what one API process has acknowledged so far over the last count."""
+    session.merge(row)
+
+
+def _begin(session: Session, group: str, step: Advance) -> None:
+    insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    values = {
+        "consumer_group": group,
+        "topic": step.topic,
+        "partition": step.partition,
+        "first_offset": step.first_offset,
+        "next_offset": step.next_offset,
+        "num_records": step.num_records,
+        "appended_until": step.appended_until,
+    }
+    query = insert(LogOffsetRow).values(values).on_conflict_do_nothing()
+    if cast("CursorResult[Any]", session.execute(query)).rowcount != 1:
+        raise _fenced(group, step)
+
+
+def _fenced(group: str, step: Advance) -> FencedError:
+    return FencedError(
+        f"{group} expected {step.topic}[{step.partition}] at {step.expected}, but another worker "
+        "moved it; drop the batch and read again"
+    )
