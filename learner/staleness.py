@@ -1,7 +1,6 @@
 """Which experiences may enter a batch. Pure: each gets None, or the reason why it is dropped."""
 
 import math
-from collections.abc import Mapping
 from enum import StrEnum
 
 from tidemill.contracts.events import Arm
@@ -55,21 +54,3 @@ def find_unfit(experience: Experience, *, max_tokens: int) -> DropReason | None:
         (not all(map(math.isfinite, values)), DropReason.NON_FINITE),
     )
     return next((reason for is_unfit, reason in checks if is_unfit), None)
-
-
-def find_stale(
-    experience: Experience,
-    *,
-    learner_step: int,
-    version_steps: Mapping[str, int],
-    num_uses: int,
-    max_staleness: int,
-) -> DropReason | None:
-    """Return STALE, UNKNOWN_VERSION or None for a learner at a step."""
-    version_step = version_steps.get(experience.oldest_policy_version)
-    if version_step is None:
-        return DropReason.UNKNOWN_VERSION
-    staleness = compute_staleness(learner_step=learner_step, version_step=version_step)
-    if is_over_stale(staleness, num_uses=num_uses, max_staleness=max_staleness):
-        return DropReason.STALE
-    return None

@@ -266,6 +266,7 @@ def _waiting(model: str, tenant: str) -> tuple[Any, ...]:
     return (
         ExperienceRow.model == model,
         ExperienceRow.tenant == tenant,
+        ExperienceRow.origin == Origin.LIVE.value,
         ExperienceRow.state == READY,
         ExperienceRow.num_uses == 0,
     )
