@@ -76,11 +76,16 @@ def _run(loaded: "Settings", port: int, file: Path | None) -> None:
 
 
 def _prepare(shared: "SharedSettings", database: "Database", addresses: dict[str, str]) -> None:
+    from tidemill.contracts.events import TOPICS
+    from tidemill.eventlog.opening import open_log
     from tidemill.storage import schema
     from tidemill.subjects import load_or_create_secret
     from tidemill.supervisor import preparation
 
     state = schema.upgrade(database)
+    log = open_log(shared)
+    log.create_topics(TOPICS)
+    log.close()
     load_or_create_secret(shared)
     keys = preparation.ensure_keys(shared, database)
     preparation.write_private(shared.data / preparation.ADDRESSES_FILE, addresses)

@@ -1,0 +1,124 @@
+"""`tidemill status`: the parts, who serves, and how far ingest is behind the log."""
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidemill.cli.context import load_settings
+
+if TYPE_CHECKING:
+    from tidemill.cli.settings import Settings
+    from tidemill.settings import SharedSettings
+    from tidemill.storage.database import Database
+
+_READY = "ready"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(status)
+
+
+def status(
+    ctx: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Show parts, versions and lag; exit 0 when every known part is ready, else 1."""
+    from tidemill.storage.database import Database
+    from tidemill.storage.schema import require_current_schema
+
+    settings = load_settings(ctx)
+    database = Database(settings.shared.database_url)
+    try:
+        require_current_schema(database)
+        report = _report(settings, database)
+    finally:
+        database.close()
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        _print(report)
+    states = [part["state"] for part in report["parts"]]
+    if not states or any(state != _READY for state in states):
+        raise typer.Exit(1)
+
+
+def _report(settings: "Settings", database: "Database") -> dict[str, Any]:
+    from datetime import UTC, datetime
+
+    from tidemill.registry import PolicyRegistry
+    from tidemill.supervisor.first_version import find_missing
+    from tidemill.supervisor.health import judge_sign, read_signs
+
+    shared, now = settings.shared, datetime.now(UTC)
+    registry = PolicyRegistry(database, model=shared.model, tenant=shared.tenant)
+    traffic = registry.traffic()
+    parts = [judge_sign(sign, now=now) for sign in read_signs(database).values()]
+    return {
+        "parts": [
+            {
+                "name": part.name,
+                "state": part.state.value,
+                "detail": part.detail,
+                "pid": part.pid,
+                "counters": part.counters,
+            }
+            for part in parts
+        ],
+        "champion": traffic.champion,
+        "challenger": traffic.challenger,
+        "challenger_share": traffic.challenger_share,
+        "versions": dict(Counter(record.status.value for record in registry.list())),
+        "lag": _lag(shared, database, settings.ingest.consumer_group),
+        "missing": find_missing(shared, registry),
+    }
+
+
+def _lag(shared: "SharedSettings", database: "Database", group: str) -> dict[str, int | None]:
+    """Return the records of each topic that ingest has not stored yet; None = cannot tell."""
+    from tidemill.contracts.events import FEEDBACK, INTERACTIONS
+    from tidemill.errors import EventLogError
+    from tidemill.eventlog.opening import open_log
+    from tidemill.storage.offsets import fetch_position
+
+    lag: dict[str, int | None] = {}
+    log = open_log(shared)
+    try:
+        for topic in (INTERACTIONS, FEEDBACK):
+            try:
+                bounds = log.bounds(topic)
+            except EventLogError:
+                lag[topic] = None
+                continue
+            with database.reading() as session:
+                lag[topic] = sum(
+                    bound.end - (fetch_position(session, group, topic, number) or bound.first)
+                    for number, bound in bounds.items()
+                )
+    finally:
+        log.close()
+    return lag
+
+
+def _print(report: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("part", "state", "detail", "pid", box=None, pad_edge=False)
+    for part in report["parts"]:
+        table.add_row(part["name"], part["state"], part["detail"], str(part["pid"]))
+    console = Console()
+    console.print(table)
+    console.print(f"champion: {report['champion'] or 'none'}", highlight=False)
+    if report["challenger"]:
+        share = f"{report['challenger_share']:.0%}"
+        console.print(f"challenger: {report['challenger']} ({share} of users)", highlight=False)
+    counts = ", ".join(f"{number} {name}" for name, number in sorted(report["versions"].items()))
+    console.print(f"versions: {counts or 'none'}", highlight=False)
+    for topic, behind in report["lag"].items():
+        told = "cannot tell" if behind is None else f"{behind} records behind"
+        console.print(f"{topic}: {told}", highlight=False)
+    if report["missing"]:
+        console.print(f"missing: {report['missing']}", highlight=False)
