@@ -63,4 +63,4 @@ def fetch_dead_letters(session: Session, *, tenant: str, record_id: str) -> list
 def fetch_dead_letter_counts(session: Session) -> dict[str, int]:
     """Return how many dead letters there are for each reason."""
     query = select(DeadLetterRow.reason, func.count()).group_by(DeadLetterRow.reason)
-    return dict(session.execute(query).tuples().all())
+    return dict(session.execute(query).all())

@@ -87,7 +87,7 @@ def fetch_experience_digests(session: Session, *, origin: Origin = Origin.LIVE) 
     query = select(ExperienceRow.experience_id, ExperienceRow.digest).where(
         ExperienceRow.origin == origin
     )
-    return dict(session.execute(query).tuples().all())
+    return dict(session.execute(query).all())
 
 
 def fetch_experience_counts(session: Session, *, model: str, tenant: str) -> dict[str, int]:
@@ -97,7 +97,7 @@ def fetch_experience_counts(session: Session, *, model: str, tenant: str) -> dic
         .where(ExperienceRow.model == model, ExperienceRow.tenant == tenant)
         .group_by(ExperienceRow.state)
     )
-    counts = dict(session.execute(query).tuples().all())
+    counts = dict(session.execute(query).all())
     return {state: counts.get(state, 0) for state in (READY, USED, DROPPED)}
 
 

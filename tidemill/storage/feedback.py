@@ -152,7 +152,7 @@ def fetch_feedback(session: Session, *, tenant: str, feedback_id: str) -> Feedba
 def fetch_feedback_counts(session: Session) -> dict[str, int]:
     """Return how many feedbacks are in each state."""
     query = select(FeedbackRow.state, func.count()).group_by(FeedbackRow.state)
-    return dict(session.execute(query).tuples().all())
+    return dict(session.execute(query).all())
 
 
 def fetch_num_duplicates(session: Session) -> int:

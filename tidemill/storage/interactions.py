@@ -59,7 +59,7 @@ def fetch_known_documents(session: Session, ids: Collection[str]) -> dict[str, b
     query = select(InteractionRow.interaction_id, InteractionRow.document).where(
         InteractionRow.interaction_id.in_(ids)
     )
-    return dict(session.execute(query).tuples().all())
+    return dict(session.execute(query).all())
 
 
 def fetch_served_at(
@@ -149,7 +149,7 @@ def fetch_interaction(
 def fetch_interaction_counts(session: Session) -> dict[str, int]:
     """Return how many interactions are in each state."""
     query = select(InteractionRow.state, func.count()).group_by(InteractionRow.state)
-    return dict(session.execute(query).tuples().all())
+    return dict(session.execute(query).all())
 
 
 def fetch_excluded_counts(session: Session) -> dict[str, int]:

@@ -3,9 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
 
-from sqlalchemy import CursorResult, select, update
+from sqlalchemy import select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -49,9 +48,10 @@ def advance_offset(session: Session, group: str, step: Advance) -> None:
             num_records=LogOffsetRow.num_records + step.num_records,
             appended_until=step.appended_until,
         )
+        .returning(LogOffsetRow.partition)
         .execution_options(synchronize_session=False)
     )
-    if cast("CursorResult[Any]", session.execute(query)).rowcount != 1:
+    if session.scalar(query) is None:
         raise _fenced(group, step)
 
 
@@ -90,7 +90,7 @@ def _begin(session: Session, group: str, step: Advance) -> None:
         "appended_until": step.appended_until,
     }
     query = insert(LogOffsetRow).values(values).on_conflict_do_nothing()
-    if cast("CursorResult[Any]", session.execute(query)).rowcount != 1:
+    if session.scalar(query.returning(LogOffsetRow.partition)) is None:
         raise _fenced(group, step)
 
 
