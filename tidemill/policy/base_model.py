@@ -104,8 +104,19 @@ def hush_progress_bars() -> None:
 
 
 def load_tokenizer(path: Path) -> Any:
-    """Load a tokenizer from its text files, no code of its own."""
-    return AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+    """Load a tokenizer from its text files, no code of its own.
+
+    Raises:
+        ConfigurationError: it is not one of the `tokenizers` library.
+    """
+    tokenizer: Any = AutoTokenizer.from_pretrained(
+        path, trust_remote_code=False, local_files_only=True
+    )
+    if not getattr(tokenizer, "is_fast", False):
+        raise ConfigurationError(f"{path} has no tokenizer.json; convert its tokenizer to one")
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    return tokenizer
 
 
 def read_record(path: Path) -> dict[str, Any]:

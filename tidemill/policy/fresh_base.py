@@ -3,8 +3,9 @@
 Weights are random here; `learner.supervised` teaches them.
 """
 
+import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ PAD, SYSTEM, TOOLS, USER, ASSISTANT, TOOL, END = SPECIAL_TOKENS = (
     "<|end|>",
 )
 """One token each; what a user writes never becomes one of them."""
+_BETWEEN_SPECIAL = re.compile("|".join(map(re.escape, SPECIAL_TOKENS)))
 
 CHAT_TEMPLATE = """\
 {%- if tools -%}
@@ -44,8 +46,8 @@ CHAT_TEMPLATE = """\
 {{- message.content or '' -}}
 {%- for call in message.tool_calls or [] -%}
 {%- set function = call.function if call.function else call -%}
-{"name": "{{ function.name }}", "arguments": {{ function.arguments if function.arguments is string
-else function.arguments | tojson }}}
+{"name":"{{ function.name }}","arguments":{{ function.arguments if function.arguments is string
+else function.arguments | tojson(separators=(',', ':')) }}}
 {%- endfor -%}
 <|end|>
 {%- endfor -%}
@@ -85,7 +87,8 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary: int = 384) -> PreTraine
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    pieces = (piece for text in texts for piece in _BETWEEN_SPECIAL.split(text) if piece)
+    tokenizer.train_from_iterator(pieces, trainer)
     fast: PreTrainedTokenizerFast = _TOKENIZER(
         tokenizer_object=tokenizer,
         pad_token=PAD,
@@ -94,6 +97,21 @@ def train_tokenizer(texts: Iterable[str], *, vocabulary: int = 384) -> PreTraine
     )
     fast.chat_template = CHAT_TEMPLATE
     return fast
+
+
+def conversation_texts(
+    examples: Iterable[tuple[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]], str]],
+) -> Iterator[str]:
+    """Yield each (messages, tools, answer) as the text that a model reads and writes."""
+    bare = train_tokenizer([])
+    for messages, tools, answer in examples:
+        prompt = bare.apply_chat_template(
+            [dict(message) for message in messages],
+            tools=[dict(tool) for tool in tools] or None,
+            tokenize=False,
+            add_generation_prompt=True,
+        )
+        yield f"{prompt}{answer}{END}"
 
 
 def new_llama(tokenizer: Any, shape: LlamaShape, *, seed: int) -> LlamaForCausalLM:
