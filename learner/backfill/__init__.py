@@ -1,0 +1,1 @@
+"""Simulated learning: rollouts on the environment's training tasks, scored by its verifier."""
