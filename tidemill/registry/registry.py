@@ -19,6 +19,7 @@ from tidemill.storage.moves import LockedVersions, Why, locked_versions
 from tidemill.storage.policies import (
     fetch_policy_version,
     fetch_policy_versions,
+    fetch_predecessor,
     fetch_transitions,
 )
 from tidemill.storage.releases import fetch_canaries, fetch_traffic
@@ -134,6 +135,11 @@ class PolicyRegistry:
             rows = fetch_transitions(session, model=self.model, tenant=self.tenant, version=version)
         return [Transition.of_row(row) for row in rows]
 
+    def predecessor(self, version: str) -> str | None:
+        """Return the version that was champion before this one was promoted, None without one."""
+        with self.database.reading() as session:
+            return fetch_predecessor(session, version, model=self.model, tenant=self.tenant)
+
     def canaries(self, challenger: str | None = None) -> Sequence[Canary]:
         """Return all canaries or those of one challenger, oldest first."""
         with self.database.reading() as session:
@@ -241,7 +247,9 @@ class PolicyRegistry:
                 raise NoChampionError("no champion, so nothing to roll back")
             if expected not in (None, bad):
                 raise RegistryError(f"{bad} is champion by now, not {expected}; look again")
-            previous = versions.fetch_predecessor(bad)
+            previous = fetch_predecessor(
+                versions.session, bad, model=self.model, tenant=self.tenant
+            )
             if previous is None:
                 raise RegistryError(
                     f"{bad} is the first champion, there is no version to return to; promote "

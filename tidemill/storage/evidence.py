@@ -44,8 +44,6 @@ class Window:
     arms: tuple[Arm, ...] = (Arm.CHAMPION, Arm.CHALLENGER)
     after: datetime | None = None
     """Appended to the log later than this."""
-    before: datetime | None = None
-    """Appended earlier than this."""
     closed_until: datetime | None = None
     """Windows over by then."""
     randomised: bool = False
@@ -105,8 +103,6 @@ def _conditions(window: Window) -> list[ColumnElement[bool]]:
     ]
     if window.after is not None:
         conditions.append(InteractionRow.appended_at > window.after)
-    if window.before is not None:
-        conditions.append(InteractionRow.appended_at < window.before)
     if window.closed_until is not None:
         conditions.append(InteractionRow.closes_at < window.closed_until)
     return conditions

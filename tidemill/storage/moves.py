@@ -13,9 +13,7 @@ from tidemill.storage.database import Database
 from tidemill.storage.gate_runs import GateRun, StoredGateRun, insert_gate_run
 from tidemill.storage.policies import (
     fetch_highest_number,
-    fetch_last_transition,
     fetch_policy_version,
-    fetch_transitions,
     insert_policy_version,
     insert_transition,
 )
@@ -155,24 +153,6 @@ class LockedVersions:
             row.ended_at = self.now
             row.verdict = verdict
             row.log_e_value = log_e_value
-
-    def fetch_predecessor(self, champion: str) -> str | None:
-        """Return the version that was champion before this one was promoted, None without one."""
-        moves = fetch_transitions(
-            self.session, model=self.model, tenant=self.tenant, version=champion
-        )
-        promotions = [row.id for row in moves if row.move == Move.PROMOTE]
-        if not promotions:
-            return None
-        # Under the lock nothing lies between the two moves of one promotion.
-        retired = fetch_last_transition(
-            self.session,
-            Move.RETIRE,
-            model=self.model,
-            tenant=self.tenant,
-            before=promotions[-1],
-        )
-        return None if retired is None else retired.version
 
 
 @contextmanager

@@ -1,10 +1,9 @@
 """Rows of policy versions and of their moves."""
 
-from datetime import datetime
-
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from tidemill.contracts.lifecycle import Move
 from tidemill.storage.tables import PolicyTransitionRow, PolicyVersionRow
 
 
@@ -67,23 +66,25 @@ def fetch_transitions(
     return list(session.scalars(query.order_by(PolicyTransitionRow.id)))
 
 
-def fetch_last_transition(
-    session: Session, move: str, *, model: str, tenant: str, before: int | None = None
-) -> PolicyTransitionRow | None:
-    """Return the newest transition of a kind of move, older than the id `before` if given."""
-    query = select(PolicyTransitionRow).where(
-        PolicyTransitionRow.model == model,
-        PolicyTransitionRow.tenant == tenant,
-        PolicyTransitionRow.move == move,
+def fetch_predecessor(session: Session, version: str, *, model: str, tenant: str) -> str | None:
+    """Return the version that was champion before this one was promoted, None without one."""
+    moves = fetch_transitions(session, model=model, tenant=tenant, version=version)
+    promotions = [row.id for row in moves if row.move == Move.PROMOTE]
+    if not promotions:
+        return None
+    # Moves happen under the traffic lock: nothing lies between the two moves of one promotion.
+    query = (
+        select(PolicyTransitionRow.version)
+        .where(
+            PolicyTransitionRow.model == model,
+            PolicyTransitionRow.tenant == tenant,
+            PolicyTransitionRow.move == Move.RETIRE,
+            PolicyTransitionRow.id < promotions[-1],
+        )
+        .order_by(PolicyTransitionRow.id.desc())
+        .limit(1)
     )
-    if before is not None:
-        query = query.where(PolicyTransitionRow.id < before)
-    return session.scalar(query.order_by(PolicyTransitionRow.id.desc()).limit(1))
-
-
-def touch_policy_version(row: PolicyVersionRow) -> None:
-    """Note a change that the tracking mirror should follow."""
-    row.revision += 1
+    return session.scalar(query)
 
 
 def fetch_unmirrored(session: Session, *, model: str, tenant: str) -> list[PolicyVersionRow]:
@@ -104,16 +105,3 @@ def mark_mirrored(row: PolicyVersionRow, *, revision: int, tracking_run: str) ->
     """Note that tracking shows a version as it was at a revision."""
     row.mirrored_revision = max(row.mirrored_revision, revision)
     row.tracking_run = tracking_run
-
-
-def fetch_promotion_time(
-    session: Session, version: str, *, model: str, tenant: str
-) -> datetime | None:
-    """Return when a version last became champion by promotion or restoration."""
-    query = select(func.max(PolicyTransitionRow.at)).where(
-        PolicyTransitionRow.model == model,
-        PolicyTransitionRow.tenant == tenant,
-        PolicyTransitionRow.version == version,
-        PolicyTransitionRow.to_status == "champion",
-    )
-    return session.scalar(query)
