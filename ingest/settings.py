@@ -25,7 +25,7 @@ class IngestSettings(Block):
     """Feedbacks in one batch."""
     max_in_flight: int = Field(default=4096, ge=1)
     """Feedbacks and interactions on their way into the log; more get 429."""
-    append_timeout_s: float = Field(default=2.0, gt=0, le=60)
+    append_timeout_s: float = Field(default=1.8, gt=0, le=60)
     """No acknowledgement of the log after this long: 503."""
     recent_ids: int = Field(default=100_000, ge=0)
     """Acknowledged ids that a process remembers, so that repeats are told at once."""

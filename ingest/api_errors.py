@@ -1,0 +1,69 @@
+"""What a caller is told when a request cannot be taken: `application/problem+json` (RFC 9457)."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from tidemill.errors import TidemillError
+
+RETRY_AFTER_S = "1"
+MEDIA_TYPE = "application/problem+json"
+
+_TITLES = {
+    401: "no valid key",
+    403: "not allowed",
+    404: "not found",
+    405: "method not allowed",
+    409: "conflict",
+    413: "too large",
+    422: "invalid",
+    429: "too many at once",
+    500: "failed here",
+    503: "cannot be stored now",
+}
+
+
+class ProblemError(TidemillError):
+    """A request that is answered with an error; the process goes on."""
+
+    def __init__(self, status: int, detail: str, *, field: str | None = None) -> None:
+        """Keep what the answer needs."""
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.field = field
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The answer's JSON; only text of ours and names of fields, nothing of the caller's."""
+        body: dict[str, Any] = {
+            "type": "about:blank",
+            "title": _TITLES.get(self.status, "refused"),
+            "status": self.status,
+            "detail": self.detail,
+        }
+        if self.field is not None:
+            body["field"] = self.field
+        return body
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """How to go on, where that helps."""
+        if self.status == 401:
+            return {"www-authenticate": "Bearer"}
+        return {"retry-after": RETRY_AFTER_S} if self.status in (429, 503) else {}
+
+
+def invalid(error: ValidationError) -> ProblemError:
+    """Turn pydantic's first complaint into an answer; the caller's input is not repeated."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    field = ".".join(printable(str(part)) for part in first["loc"]) or None
+    if first["type"] == "extra_forbidden":
+        return ProblemError(422, f"unknown field {field}; see docs/api.md", field=field)
+    where = f"{field}: " if field else ""
+    return ProblemError(422, printable(f"{where}{first['msg']}"), field=field)
+
+
+def printable(text: str) -> str:
+    """Return a text that any JSON reader takes."""
+    return text.encode("ascii", "backslashreplace").decode()[:500]

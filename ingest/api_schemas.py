@@ -1,0 +1,200 @@
+"""Bodies of requests, and the events they become. Pure."""
+
+import hashlib
+import json
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from ingest.decoding import is_storable
+from tidemill.contracts.events import (
+    Arm,
+    Content,
+    FeedbackReceived,
+    FeedbackSource,
+    FeedbackValue,
+    FinishReason,
+    InteractionServed,
+    LogProb,
+    Sampling,
+    ToolCall,
+    UtcTime,
+    VersionText,
+)
+from tidemill.contracts.ids import (
+    is_feedback_id,
+    is_interaction_id,
+    is_trajectory_id,
+    new_feedback_id,
+    new_interaction_id,
+    new_trajectory_id,
+    trajectory_of,
+)
+from tidemill.subjects import SubjectHasher
+
+
+def _clean(text: str) -> str:
+    if not is_storable(text):
+        raise ValueError("a text must not hold NUL or half a surrogate pair")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_clean)]
+TokenId = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Body(BaseModel):
+    """What all bodies have in common: frozen, unknown fields refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FeedbackBody(Body):
+    """One user signal as a product sends it."""
+
+    feedback_id: str | None = None
+    """The product's own id of the event; makes a repeat harmless."""
+    interaction_id: str | None = None
+    trajectory_id: str | None = None
+    metric: Annotated[Text, Field(min_length=1, max_length=128)]
+    value: FeedbackValue
+    source: FeedbackSource = FeedbackSource.END_USER
+    rater: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
+    """Raw id of who gave it; only its keyed hash is kept."""
+    at: UtcTime | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.feedback_id is not None and not is_feedback_id(self.feedback_id):
+            raise ValueError("feedback_id must be 1 to 128 letters, digits, _ . : -")
+        if self.interaction_id is None and self.trajectory_id is None:
+            raise ValueError("give interaction_id or trajectory_id")
+        if self.interaction_id is not None and not is_interaction_id(self.interaction_id):
+            raise ValueError("interaction_id must be <uuid>.<uuid>, as the response named it")
+        if self.trajectory_id is not None and not is_trajectory_id(self.trajectory_id):
+            raise ValueError("trajectory_id must be a UUID in lower case")
+        if self.interaction_id is not None and self.trajectory_id is not None:
+            _check_pair(self.interaction_id, self.trajectory_id)
+        if not all(is_storable(text) for text in _texts(self.value)):
+            raise ValueError("value: a text must not hold NUL or half a surrogate pair")
+        return self
+
+    def to_event(
+        self, *, tenant: str, hasher: SubjectHasher, received_at: datetime
+    ) -> FeedbackReceived:
+        """Return the event; the rater is hashed, an id is made where none was given."""
+        named = self.interaction_id
+        trajectory = self.trajectory_id if named is None else trajectory_of(named)
+        rater = None if self.rater is None else hasher.subject(tenant, self.rater)
+        return FeedbackReceived(
+            feedback_id=self.feedback_id or new_feedback_id(),
+            tenant=tenant,
+            interaction_id=named,
+            trajectory_id=str(trajectory),
+            metric=self.metric,
+            value=self.value,
+            source=self.source,
+            rater=rater,
+            at=self.at,
+            received_at=received_at,
+            body_digest=self._digest(named or str(trajectory), rater),
+        )
+
+    def _digest(self, target: str, rater: str | None) -> str:
+        # With the hash, not the raw rater: a digest of few possible bodies can be guessed.
+        document = self.model_dump(mode="json", include={"metric", "value", "source", "at"})
+        document |= {"target": target, "rater": rater}
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class InteractionBody(Body):
+    """One completion that the product served itself."""
+
+    interaction_id: str | None = None
+    trajectory_id: str | None = None
+    turn: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    model: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
+    subject: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
+    """Raw id of the end user; only its keyed hash is kept."""
+    consent: bool | None = None
+    policy_version: VersionText
+    """The version that produced the completion."""
+    content: Content
+    context: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
+    prompt_ids: tuple[TokenId, ...] = ()
+    completion_ids: tuple[TokenId, ...] = ()
+    behaviour_logprobs: tuple[LogProb, ...] | None = None
+    kept_mass: tuple[Finite, ...] | None = None
+    sampling: Sampling
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: FinishReason = FinishReason.STOP
+    latency_ms: Annotated[float, Field(ge=0, le=86_400_000, allow_inf_nan=False)] = 0.0
+    served_at: UtcTime
+    """The product's own time; required, so that a repeat has the same bytes."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.interaction_id is not None and not is_interaction_id(self.interaction_id):
+            raise ValueError("interaction_id must be <uuid>.<uuid>")
+        if self.trajectory_id is not None and not is_trajectory_id(self.trajectory_id):
+            raise ValueError("trajectory_id must be a UUID in lower case")
+        return self
+
+    def to_event(
+        self, *, tenant: str, model: str, hasher: SubjectHasher, consent_default: bool
+    ) -> InteractionServed:
+        """Return the event.
+
+        Raises:
+            ValidationError: ids or lengths do not fit each other.
+        """
+        trajectory = self.trajectory_id
+        if trajectory is None:
+            named = self.interaction_id
+            trajectory = new_trajectory_id() if named is None else trajectory_of(named)
+        kept: dict[str, Any] = {name: getattr(self, name) for name in _SAME}
+        return InteractionServed(
+            interaction_id=self.interaction_id or new_interaction_id(trajectory),
+            trajectory_id=trajectory,
+            tenant=tenant,
+            model=self.model or model,
+            subject=None if self.subject is None else hasher.subject(tenant, self.subject),
+            consent_train=consent_default if self.consent is None else self.consent,
+            oldest_policy_version=self.policy_version,
+            newest_policy_version=self.policy_version,
+            arm=Arm.EXTERNAL,
+            assignment_probability=1.0,
+            requested_at=self.served_at - timedelta(milliseconds=self.latency_ms),
+            **kept,
+        )
+
+
+_SAME = (
+    "turn",
+    "content",
+    "context",
+    "prompt_ids",
+    "completion_ids",
+    "behaviour_logprobs",
+    "kept_mass",
+    "sampling",
+    "tool_calls",
+    "finish_reason",
+    "latency_ms",
+    "served_at",
+)
+"""Fields that go into the event as they are."""
+
+
+def _check_pair(interaction_id: str, trajectory_id: str) -> None:
+    if trajectory_of(interaction_id) != trajectory_id:
+        raise ValueError("interaction_id belongs to another trajectory than trajectory_id")
+
+
+def _texts(value: FeedbackValue) -> list[str]:
+    if isinstance(value, bool | float):
+        return []
+    return [text for text in dict(value).values() if isinstance(text, str)]
