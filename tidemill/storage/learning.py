@@ -229,7 +229,7 @@ def fetch_use_counts(session: Session, learner: str) -> dict[str, int]:
         .where(ExperienceUseRow.learner == learner)
         .group_by(ExperienceUseRow.experience_id)
     )
-    return dict(session.execute(query).tuples().all())
+    return dict(session.execute(query).all())
 
 
 def fetch_drop_counts(session: Session, *, model: str, tenant: str) -> dict[str, int]:
@@ -243,7 +243,7 @@ def fetch_drop_counts(session: Session, *, model: str, tenant: str) -> dict[str,
         )
         .group_by(ExperienceRow.dropped_reason)
     )
-    return {reason or "": number for reason, number in session.execute(query).tuples()}
+    return {reason or "": number for reason, number in session.execute(query)}
 
 
 def fetch_moves_after(
@@ -259,7 +259,7 @@ def fetch_moves_after(
         )
         .order_by(PolicyTransitionRow.id)
     )
-    return list(session.execute(query).tuples())
+    return list(session.execute(query))
 
 
 def _waiting(model: str, tenant: str) -> tuple[Any, ...]:
@@ -280,7 +280,7 @@ def _fetch_raters(session: Session, targets: Sequence[tuple[str, str]]) -> dict[
             FeedbackRow.rater.is_not(None),
             or_(FeedbackRow.state == "joined", FeedbackRow.state == "superseded"),
         )
-        for target_id, rater in session.execute(query).tuples():
+        for target_id, rater in session.execute(query):
             by_target.setdefault(target_id, set()).add(rater or "")
     return {
         experience_id: by_target.get(experience_id, set()) | by_target.get(trajectory_id, set())
