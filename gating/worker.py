@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from gating.context import GateContext
+from gating.figures import describe_version
 from gating.gate import Gate
 from gating.settings import GatingSettings
 from gating.suite import OfflineSuite
@@ -35,7 +36,9 @@ def run(shared: SharedSettings, settings: GatingSettings) -> int:
     database = Database(shared.database_url)
     require_current_schema(database)
     parts = _build(shared, settings, database)
-    mirror = TrackingMirror(parts.registry, shared.tracking_uri, shared.tracking)
+    mirror = TrackingMirror(
+        parts.registry, describe_version, uri=shared.tracking_uri, settings=shared.tracking
+    )
     with Pulse(database, PART) as pulse, mirror:
         pulse.ready = True
         while not stop.is_set():

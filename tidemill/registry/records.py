@@ -37,6 +37,8 @@ class PolicyRecord:
     """When the status last changed; None = not registered yet."""
     revision: int = 1
     """Grows with each change and each decision of the gate."""
+    tracking_run: str | None = None
+    """The MLflow run that shows it."""
 
     @property
     def number(self) -> int:
@@ -58,6 +60,7 @@ class PolicyRecord:
             created_at=row.created_at,
             status_at=row.status_at,
             revision=row.revision,
+            tracking_run=row.tracking_run,
         )
 
 

@@ -1,10 +1,21 @@
 """Rows of policy versions and of their moves."""
 
+from dataclasses import dataclass
+
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from tidemill.contracts.lifecycle import Move
 from tidemill.storage.tables import PolicyTransitionRow, PolicyVersionRow
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredVersion:
+    """A version as tracking shows it."""
+
+    version: str
+    revision: int
+    tracking_run: str
 
 
 def insert_policy_version(session: Session, row: PolicyVersionRow) -> None:
@@ -101,7 +112,9 @@ def fetch_unmirrored(session: Session, *, model: str, tenant: str) -> list[Polic
     return list(session.scalars(query))
 
 
-def mark_mirrored(row: PolicyVersionRow, *, revision: int, tracking_run: str) -> None:
-    """Note that tracking shows a version as it was at a revision."""
-    row.mirrored_revision = max(row.mirrored_revision, revision)
-    row.tracking_run = tracking_run
+def mark_mirrored(session: Session, record: MirroredVersion, *, model: str, tenant: str) -> None:
+    """Note what tracking shows of a version."""
+    row = fetch_policy_version(session, record.version, model=model, tenant=tenant)
+    if row is not None:
+        row.mirrored_revision = max(row.mirrored_revision, record.revision)
+        row.tracking_run = record.tracking_run
