@@ -1,20 +1,23 @@
-"""A real installation on the tiny base, and a real `tidemill serve` process on it."""
+"""A real installation on the tiny base, and the serving part on it, as threads or as a process."""
 
 import os
-import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
 import torch
 
+from serving.server import Server
+from serving.settings import ServingSettings
 from tests.servers import free_port
 from tests.tiny_model import tiny_base
 from tidemill.contracts.codec import decode
@@ -35,7 +38,16 @@ from tidemill.storage.schema import upgrade
 WHY = Why(reason="test", actor="operator")
 LORA = LoraSettings(rank=4, alpha=16.0)
 
-_READY_S = 60.0
+_PATIENCE_S = 60.0
+
+_MAIN = """
+import sys
+from serving.server import run
+from serving.settings import ServingSettings
+from tidemill.settings import SharedSettings
+shared = SharedSettings.model_validate_json(sys.argv[1])
+sys.exit(run(shared, ServingSettings.model_validate_json(sys.argv[2])))
+"""
 
 
 @dataclass
@@ -142,95 +154,105 @@ def installation(data: Path, **shared: object) -> Iterator[Installation]:
     database.close()
 
 
-class ServingProcess:
-    """`tidemill serve` on an installation; start, kill, start again."""
+class _Reachable:
+    """What can be asked of a server, however it runs."""
 
     def __init__(self, place: Installation, **settings: object) -> None:
         self.place = place
-        self.port = free_port()
-        self.settings = {"port": self.port, "poll_s": 0.05, **settings}
-        self.process: subprocess.Popen[bytes] | None = None
+        self.settings = ServingSettings.model_validate(
+            {"port": free_port(), "poll_s": 0.05, **settings}
+        )
 
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.settings.port}"
 
-    def start(self, *, wait_ready: bool = True) -> None:
-        """Start it; wait until it is ready, or only until it answers."""
-        shared = self.place.shared
-        code = (
-            "import sys; from serving.server import run; from serving.settings import "
-            "ServingSettings; from tidemill.settings import SharedSettings; sys.exit(run("
-            "SharedSettings.model_validate_json(sys.argv[1]), "
-            "ServingSettings.model_validate_json(sys.argv[2])))"
-        )
-        from serving.settings import ServingSettings
+    def ready(self) -> dict[str, Any] | None:
+        """Return what `/ready` says; None = nobody listens."""
+        try:
+            body: dict[str, Any] = httpx.get(f"{self.url}/ready", timeout=5).json()
+        except httpx.TransportError:
+            return None
+        return body
 
-        serving = ServingSettings.model_validate(self.settings)
-        arguments = [shared.model_dump_json(), serving.model_dump_json()]
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, *arguments],
-            env={**os.environ, "TIDEMILL_LOG_LEVEL": "WARNING"},
-        )
-        self.wait_for("/ready" if wait_ready else "/health")
-
-    def wait_for(self, path: str) -> None:
-        """Wait until a path answers 200."""
-        deadline = time.monotonic() + _READY_S
+    def wait_until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait until `/ready` says what is wanted, and return it."""
+        deadline, body = time.monotonic() + _PATIENCE_S, None
         while time.monotonic() < deadline:
-            assert self.process is not None
-            assert self.process.poll() is None, "the server ended"
-            try:
-                if httpx.get(self.url + path, timeout=5).status_code == 200:
-                    return
-            except httpx.TransportError:
-                pass
-            time.sleep(0.05)
-        raise AssertionError(f"{path} did not answer 200 within {_READY_S} s")
+            body = self.ready()
+            if body is not None and holds(body):
+                return body
+            time.sleep(0.02)
+        raise AssertionError(f"not within {_PATIENCE_S} s; last: {body}")
 
     def wait_for_versions(self, *versions: str) -> None:
         """Wait until exactly these versions serve, champion first."""
-        deadline = time.monotonic() + _READY_S
-        while time.monotonic() < deadline:
-            if httpx.get(self.url + "/ready").json()["versions"] == list(versions):
-                return
-            time.sleep(0.02)
-        raise AssertionError(f"{versions} did not come to serve within {_READY_S} s")
+        self.wait_until(lambda body: body["versions"] == list(versions))
+
+    def client(self, **options: Any) -> openai.OpenAI:
+        """Return the official client, pointed here."""
+        return openai.OpenAI(**(self._options() | options))
+
+    def async_client(self, **options: Any) -> openai.AsyncOpenAI:
+        """Return the official asynchronous client, pointed here."""
+        return openai.AsyncOpenAI(**(self._options() | options))
+
+    def _options(self) -> dict[str, Any]:
+        return {"base_url": f"{self.url}/v1", "api_key": self.place.key, "max_retries": 0}
+
+
+class ServingThread(_Reachable):
+    """The serving part on threads of this process."""
+
+    def __init__(self, place: Installation, **settings: object) -> None:
+        super().__init__(place, **settings)
+        self.server = Server(place.shared, self.settings)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self.server.run, args=(self._stop,))
+
+    def start(self) -> None:
+        """Start it."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Drain and end it."""
+        self._stop.set()
+        self._thread.join()
+
+
+class ServingProcess(_Reachable):
+    """The serving part as its own process, which can be killed."""
+
+    process: subprocess.Popen[bytes]
+
+    def start(self) -> None:
+        """Start it."""
+        arguments = [self.place.shared.model_dump_json(), self.settings.model_dump_json()]
+        self.process = subprocess.Popen(  # noqa: S603  (our own code)
+            [sys.executable, "-c", _MAIN, *arguments],
+            env={**os.environ, "TIDEMILL_LOG_LEVEL": "WARNING"},
+        )
 
     def kill(self) -> None:
         """End it at once, as a crash would."""
-        self._end(signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
 
     def stop(self) -> int:
         """Ask it to drain and end; return its exit code."""
-        return self._end(signal.SIGTERM)
-
-    def _end(self, number: signal.Signals) -> int:
-        if self.process is None:
-            return 0
-        self.process.send_signal(number)
-        code = self.process.wait(timeout=60)
-        self.process = None
-        return code
-
-    def client(self, **options: object) -> openai.OpenAI:
-        """Return the official client, pointed here."""
-        values = {"base_url": f"{self.url}/v1", "api_key": self.place.key, "max_retries": 0}
-        return openai.OpenAI(**(values | options))  # type: ignore[arg-type]
-
-    def async_client(self, **options: object) -> openai.AsyncOpenAI:
-        """Return the official asynchronous client, pointed here."""
-        values = {"base_url": f"{self.url}/v1", "api_key": self.place.key, "max_retries": 0}
-        return openai.AsyncOpenAI(**(values | options))  # type: ignore[arg-type]
+        self.process.terminate()
+        return self.process.wait(timeout=60)
 
 
 @contextmanager
-def serving(place: Installation, **settings: object) -> Iterator[ServingProcess]:
-    """Run a server while the block runs."""
-    server = ServingProcess(place, **settings)
+def serving(place: Installation, **settings: object) -> Iterator[ServingThread]:
+    """Serve on threads of this process while the block runs; ready when it begins."""
+    server = ServingThread(place, **settings)
     server.start()
     try:
+        if place.registry.champion() is not None:
+            server.wait_until(lambda body: body["ready"])
         yield server
     finally:
         server.stop()
