@@ -20,6 +20,7 @@ from ingest.callers import Callers
 from ingest.ledger_views import LedgerViews
 from ingest.settings import IngestSettings
 from tidemill.contracts.events import FeedbackReceived
+from tidemill.errors import StorageError
 from tidemill.storage.keys import ApiKey, Scope
 from tidemill.subjects import SubjectHasher
 
@@ -144,6 +145,7 @@ def build_app(api: Api) -> FastAPI:
         exception_handlers={
             ProblemError: _problem,
             HTTPException: _http_error,
+            StorageError: _no_database,
             Exception: _unexpected,
         },
     )
@@ -224,6 +226,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     return await _problem(request, ProblemError(error.status_code, str(error.detail)))
+
+
+async def _no_database(request: Request, error: Exception) -> Response:
+    _log.warning("the ledger cannot be read: %s", error)
+    return await _problem(request, ProblemError(503, "the ledger cannot be read now; try again"))
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
