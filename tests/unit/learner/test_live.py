@@ -2,7 +2,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import torch
 
 from learner.live import Did
 from tests.unit.learner.world import World, make_world, run_until_idle
@@ -30,4 +29,3 @@ def test_each_experience_is_used_exactly_as_often_as_declared(world: World) -> N
         steps = fetch_steps(session, learner.name)
     assert sorted(counts.values()) == [3] * 16
     assert [row.step for row in steps] == list(range(7))
-    print(steps[1].metrics, steps[-1].metrics)

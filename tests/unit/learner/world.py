@@ -7,10 +7,9 @@ from pathlib import Path
 
 import torch
 
-from learner.publishing import Publication
+from learner.live import Did, LiveLearner
 from learner.settings import LearnerSettings
 from learner.worker import open_learner
-from learner.live import Did, LiveLearner
 from tests.factories import NOW, make_experience
 from tests.tiny_model import tiny_base
 from tidemill.contracts.events import Sampling
@@ -21,7 +20,6 @@ from tidemill.policy.engine.batch_engine import generate
 from tidemill.policy.engine.requests import GenerationRequest
 from tidemill.registry import PolicyRecord, PolicyRegistry, Why
 from tidemill.settings import DatabaseSettings, LoraSettings, PolicySettings, SharedSettings
-from tidemill.snapshots.manifest import Provenance
 from tidemill.storage.database import Database
 from tidemill.storage.experiences import insert_experiences
 
