@@ -129,7 +129,7 @@ class KafkaBroker:
         if not properties.exists():
             self._format(properties)
         with (self.data / "broker.txt").open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603
+            self._process = subprocess.Popen(
                 self._java("kafka.Kafka", str(properties)),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -165,7 +165,7 @@ class KafkaBroker:
         cluster = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         # A leading hyphen would read as an option.
         cluster = "T" + cluster[1:]
-        done = subprocess.run(  # noqa: S603
+        done = subprocess.run(
             self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)),
             capture_output=True,
             text=True,

@@ -40,6 +40,8 @@ class KafkaLogSettings(Block):
     sasl_mechanism: str | None = None
     sasl_username: str | None = None
     sasl_password: str | None = None
+    connect_timeout_s: float = Field(default=10.0, gt=0)
+    """No broker answers for this long: the process cannot start, or a read fails."""
     append_timeout_s: float = Field(default=2.0, gt=0)
     """No acknowledgement after this long: the API answers 503."""
 

@@ -90,14 +90,22 @@ def create_topic(folder: Path, topic: str, num_partitions: int) -> None:
 class TopicFile:
     """A connection to a topic; used by one thread at a time, many processes may have one."""
 
-    def __init__(self, folder: Path, topic: str) -> None:
+    def __init__(
+        self, folder: Path, topic: str, *, lock_timeout_s: float = _BUSY_TIMEOUT_S
+    ) -> None:
         """Open.
+
+        Args:
+            folder: where the topics lie.
+            topic: its name.
+            lock_timeout_s: longest wait for other processes that append.
 
         Raises:
             EventLogError: there is no such topic.
             EventLogUnavailableError: the file cannot be opened.
         """
         self.topic = topic
+        self._lock_timeout_s = lock_timeout_s
         self._path = topic_path(folder, topic)
         if not self._path.exists():
             raise EventLogError(f"no topic {topic!r} in {folder}; create_topics makes it")
@@ -218,7 +226,7 @@ class TopicFile:
     def _exclusive(self) -> Iterator[None]:
         # Writers queue here and not in SQLite, whose waiting sleeps up to 0.1 s, and a checkpoint
         # (part of a commit or of a close) never meets another writer.
-        deadline = time.monotonic() + _BUSY_TIMEOUT_S
+        deadline = time.monotonic() + self._lock_timeout_s
         while True:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -226,7 +234,7 @@ class TopicFile:
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
                     raise EventLogUnavailableError(
-                        f"another process holds {self._path} for more than {_BUSY_TIMEOUT_S:g} s"
+                        f"another process holds {self._path} for {self._lock_timeout_s:g} s"
                     ) from error
                 time.sleep(0.0005)
         try:

@@ -12,15 +12,13 @@ from tidemill.settings import KafkaLogSettings
 MAX_MESSAGE_BYTES = 2 << 20
 """Twice the largest record: room for its key and for what the batch adds."""
 
-_BOOTSTRAP_TIMEOUT_MS = 10_000
-
 
 def client_options(settings: KafkaLogSettings) -> dict[str, Any]:
     """Return the options that producers, consumers and admin clients share."""
     options: dict[str, Any] = {
         "bootstrap_servers": settings.bootstrap_servers.split(","),
         "security_protocol": settings.security_protocol,
-        "bootstrap_timeout_ms": _BOOTSTRAP_TIMEOUT_MS,
+        "bootstrap_timeout_ms": int(settings.connect_timeout_s * 1000),
         # A broker that comes back is found within a second.
         "reconnect_backoff_max_ms": 1_000,
     }

@@ -154,11 +154,12 @@ class Spool:
         return handle
 
     def _close_segment(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-        if self._path is not None and self._size == 0:
-            self._path.unlink(missing_ok=True)
+        handle, path = self._handle, self._path
         self._handle, self._path = None, None
+        if path is not None and self._size == 0:
+            path.unlink(missing_ok=True)
+        if handle is not None:
+            os.close(handle)
 
     def _abandon_tail(self) -> None:
         # A half-written frame would hide every later one.
@@ -210,6 +211,9 @@ def _locked(path: Path, *, create: bool = True) -> Iterator[bool]:
     try:
         handle = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
     except FileNotFoundError:
+        if create:
+            raise
+        # Drained by another process meanwhile.
         yield False
         return
     try:
