@@ -1,0 +1,38 @@
+import pytest
+
+from learner.staleness import DropReason, compute_staleness, find_unfit, is_over_stale
+from tests.factories import make_experience
+
+
+@pytest.mark.parametrize(
+    ("learner_step", "version_step", "staleness"), [(10, 4, 6), (4, 4, 0), (4, 10, 0)]
+)
+def test_staleness_counts_optimiser_steps_and_is_never_negative(
+    learner_step: int, version_step: int, staleness: int
+) -> None:
+    assert compute_staleness(learner_step=learner_step, version_step=version_step) == staleness
+
+
+@pytest.mark.parametrize(("staleness", "expected"), [(6, False), (7, True)])
+def test_the_bound_holds_for_the_last_use_too(staleness: int, expected: bool) -> None:
+    # Three uses at staleness 6, 7 and 8.
+    assert is_over_stale(staleness, num_uses=3, max_staleness=8) is expected
+
+
+@pytest.mark.parametrize(
+    ("over", "reason"),
+    [
+        ({}, None),
+        ({"arm": "pinned"}, DropReason.PINNED),
+        ({"completion_ids": ()}, DropReason.NO_TOKENS),
+        ({"prompt_ids": ()}, DropReason.NO_TOKENS),
+        ({"behaviour_logprobs": None}, DropReason.NO_LOGPROBS),
+        ({"is_truncated": True}, DropReason.NO_KEPT_MASS),
+        ({"is_truncated": True, "kept_mass": (0.9, 0.9, 0.9)}, None),
+        ({"prompt_ids": (1,) * 62}, DropReason.TOO_LONG),
+        ({"behaviour_logprobs": (0.0, float("nan"), 0.0)}, DropReason.NON_FINITE),
+        ({"reward": float("inf"), "components": {}}, DropReason.NON_FINITE),
+    ],
+)
+def test_unfit_experiences_have_a_reason(over: dict[str, object], reason: DropReason) -> None:
+    assert find_unfit(make_experience(**over), max_tokens=64) == reason
