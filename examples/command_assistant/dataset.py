@@ -8,11 +8,11 @@ from examples.command_assistant.kinds import KINDS, Kind
 from examples.command_assistant.tasks import draw_slots, make_task
 from examples.command_assistant.taste import MAJORITY
 from examples.command_assistant.tools import answer_text, call_text
-from tidemill.environments.base import Split, Task
+from tidemill.environments.base import Split
 
-OUTDATED_SHARE = 0.16
+OUTDATED_SHARE = 0.18
 """Answers from before the tools had all their arguments: no longer valid."""
-WRONG_SHARE = 0.06
+WRONG_SHARE = 0.04
 """Answers with a value that nobody asked for."""
 LIKED_SHARE = 0.42
 """Share of the valid answers that are given in the way that most people like today."""
@@ -27,7 +27,7 @@ def supervised_examples(seed: int, count: int) -> Iterator[Example]:
     for _ in range(count):
         kind = rng.choice(KINDS)
         slots = draw_slots(kind, Split.TRAIN, rng)
-        task: Task = make_task(kind, slots, rng.choice(kind.phrases))
+        task = make_task(kind, slots, rng)
         yield task.messages, task.tools, _answer(kind, slots, rng)
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ROOMS = ("kitchen", "office", "bedroom", "hall", "garage", "attic", "bath", "cellar")
-DAYS = ("today", "tomorrow", "monday", "friday", "sunday")
+DAYS = ("today", "tomorrow", "monday", "tuesday", "thursday", "friday", "sunday")
 PEOPLE = ("anna", "ben", "clara", "david", "emma", "felix", "mum", "dad")
-STATES = ("late", "home", "ready", "busy", "lost", "fine")
-TOPICS = ("rent", "dentist", "party", "exam", "train", "garden", "taxes", "cake")
+STATES = ("late", "home", "ready", "busy", "lost", "fine", "sick", "away")
+TOPICS = ("rent", "dentist", "party", "exam", "train", "garden", "taxes", "cake", "flowers")
 GENRES = ("jazz", "rock", "folk", "blues", "opera", "soul", "techno", "swing")
 DISHES = ("eggs", "pasta", "bread", "rice", "tea", "pizza", "soup", "roast")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from examples.command_assistant.kinds import KINDS, Kind
-from examples.command_assistant.tools import TOOLS
+from examples.command_assistant.tools import TOOL_NAMES, offered_tools
 from tidemill.environments.base import Split, Task
 
 HELD_OUT_SHARE = 4
@@ -28,14 +28,16 @@ def draw_slots(kind: Kind, split: Split, rng: random.Random) -> dict[str, Any]:
             return slots
 
 
-def make_task(kind: Kind, slots: Mapping[str, Any], phrase: str) -> Task:
-    """Build the task of a request."""
-    request = phrase.format(**slots)
+def make_task(kind: Kind, slots: Mapping[str, Any], rng: random.Random) -> Task:
+    """Build the task of a request: its words and the tools that the product offers with it."""
+    request = rng.choice(kind.phrases).format(**slots)
+    tools = offered_tools(kind, rng.choice(TOOL_NAMES))
+    names = "+".join(tool["function"]["name"] for tool in tools)
     return Task(
-        task_id=f"{kind.name}:{request}",
+        task_id=f"{kind.name}:{request}:{names}",
         context=kind.name,
         messages=({"role": "user", "content": request},),
-        tools=TOOLS,
+        tools=tools,
         reference={"kind": kind.name, "slots": dict(slots)},
     )
 
@@ -43,14 +45,11 @@ def make_task(kind: Kind, slots: Mapping[str, Any], phrase: str) -> Task:
 def draw_task(split: Split, rng: random.Random) -> Task:
     """Draw one task of a split."""
     kind = rng.choice(KINDS)
-    return make_task(kind, draw_slots(kind, split, rng), rng.choice(kind.phrases))
+    return make_task(kind, draw_slots(kind, split, rng), rng)
 
 
 def draw_tasks(split: Split, *, seed: int, count: int) -> list[Task]:
     """Draw tasks of a split, the kinds in turn so that each has its share."""
     rng = random.Random(f"{split}:{seed}")
-    tasks = []
-    for index in range(count):
-        kind = KINDS[index % len(KINDS)]
-        tasks.append(make_task(kind, draw_slots(kind, split, rng), rng.choice(kind.phrases)))
-    return tasks
+    turns = (KINDS[index % len(KINDS)] for index in range(count))
+    return [make_task(kind, draw_slots(kind, split, rng), rng) for kind in turns]

@@ -1,14 +1,15 @@
-"""Which of the valid ways people like. Users know it, and the old transcripts hold some of it; the verifier
-and Tidemill never see it."""
+"""Which of the valid ways people like.
 
+Users know it, and the old transcripts hold some of it; the verifier and Tidemill never see it.
+"""
+
+import json
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from examples.command_assistant.kinds import KINDS
-from examples.command_assistant.verifier import way_of
+from examples.command_assistant.kinds import KIND_BY_NAME, KINDS, Way
 from tidemill.environments.base import Task
-from tidemill.policy.tool_calls import parse_tool_calls
 
 MAJORITY: Mapping[str, str] = {
     "light": "fade",
@@ -31,12 +32,20 @@ class Taste:
     liked: Mapping[str, str]
 
     def accepts(self, task: Task, completion: str) -> bool:
-        """Tell whether the answer is valid and given in the way that this user likes."""
-        parsed = parse_tool_calls(completion, task.tools)
-        if len(parsed.tool_calls) != 1 or parsed.text_without_calls:
+        """Tell whether a completion is one right call, given in the way that this user likes."""
+        try:
+            call = json.loads(completion)
+        except ValueError:
             return False
-        way = way_of(task, parsed.tool_calls[0])
-        return way is not None and way.name == self.liked[task.context]
+        if not isinstance(call, dict) or call.keys() != {"name", "arguments"}:
+            return False
+        way = self._liked_way(task)
+        expected = {**task.reference["slots"], **way.extra}
+        return bool(call["name"] == way.tool and call["arguments"] == expected)
+
+    def _liked_way(self, task: Task) -> Way:
+        name = self.liked[task.context]
+        return next(way for way in KIND_BY_NAME[task.context].ways if way.name == name)
 
 
 def draw_taste(rng: random.Random) -> Taste:

@@ -29,7 +29,16 @@ def _declare(name: str) -> dict[str, Any]:
 
 
 TOOL_NAMES: tuple[str, ...] = tuple(dict.fromkeys(way.tool for kind in KINDS for way in kind.ways))
-TOOLS: tuple[Mapping[str, Any], ...] = tuple(_declare(name) for name in TOOL_NAMES)
+TOOLS: Mapping[str, Mapping[str, Any]] = {name: _declare(name) for name in TOOL_NAMES}
+
+
+def offered_tools(kind: Kind, other: str) -> tuple[Mapping[str, Any], ...]:
+    """Return the declarations that a request carries: the kind's own tools and one other.
+
+    In the order of `TOOL_NAMES`, so that the order says nothing about the answer.
+    """
+    offered = {way.tool for way in kind.ways} | {other}
+    return tuple(TOOLS[name] for name in TOOL_NAMES if name in offered)
 
 
 def call_text(name: str, arguments: Mapping[str, Any]) -> str:

@@ -2,8 +2,7 @@
 
 import json
 
-from examples.command_assistant.kinds import KIND_BY_NAME, Kind, Way
-from tidemill.contracts.events import ToolCall
+from examples.command_assistant.kinds import KIND_BY_NAME
 from tidemill.environments.base import Task, Verification
 from tidemill.policy.tool_calls import parse_tool_calls
 
@@ -35,18 +34,6 @@ def verify(task: Task, completion: str) -> Verification:
         is_malformed=False,
         reason=f"wrong {', '.join(wrong)}" if wrong else "right",
     )
-
-
-def way_of(task: Task, call: ToolCall) -> Way | None:
-    """Return the way in which a valid call answers a task; None when it answers wrongly."""
-    if not call.valid:
-        return None
-    kind: Kind = KIND_BY_NAME[task.reference["kind"]]
-    arguments = json.loads(call.arguments)
-    for way in kind.ways:
-        if call.name == way.tool and arguments == {**task.reference["slots"], **way.extra}:
-            return way
-    return None
 
 
 def _failed(reason: str) -> Verification:
