@@ -105,6 +105,7 @@ class Watcher:
                 self.missing = f"the registry cannot be read: {error}"
             return
         self._follow(traffic)
+        self._explain(traffic)
         self._flush_records()
 
     def _follow(self, traffic: Traffic) -> None:
@@ -121,7 +122,6 @@ class Watcher:
             for version in set(before.versions) - set(self.lineup.versions):
                 self._scheduler.retire(version)
         self._note(before, outcomes, in_flight=in_flight, watch=watch)
-        self._explain(traffic)
 
     def _is_current(self, traffic: Traffic) -> bool:
         return self.lineup == self._next_lineup(traffic) and not any(

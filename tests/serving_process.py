@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import openai
 import torch
+from torch import nn
 
 from serving.server import Server
 from serving.settings import ServingSettings
@@ -58,8 +59,6 @@ class Installation:
     database: Database
     base: BaseModel
     key: str
-    seeds: dict[str, int] = field(default_factory=dict)
-    """Seed of the random adapter behind each published version."""
 
     @property
     def registry(self) -> PolicyRegistry:
@@ -75,17 +74,13 @@ class Installation:
         )
         return version
 
-    def publish(self, seed: int) -> str:
-        """Write and register a version with a random adapter whose B is not zero."""
-        model = attach_adapter(self.base, LORA, seed=seed)
-        state = adapter_state(model)
-        generator = torch.Generator().manual_seed(seed)
-        state = {
-            name: torch.randn(tensor.shape, generator=generator) * 0.1
-            for name, tensor in state.items()
-        }
-        load_adapter_state(model, state)
-        model.eval()
+    def publish(self, seed: int, *, probes_of: int | None = None) -> str:
+        """Write and register a version with a random adapter whose B is not zero.
+
+        `probes_of`: the seed of another adapter that computes the probes, wrongly then.
+        """
+        state = adapter_state(_random_policy(self.base, seed))
+        prober = _random_policy(self.base, seed if probes_of is None else probes_of)
         draft = SnapshotDraft(
             number=self.registry.next_number(),
             step=seed,
@@ -93,7 +88,7 @@ class Installation:
             lora=LORA,
             base_digest=self.base.digest,
             tokenizer_digest=self.base.tokenizer_digest,
-            probes=make_probes(model, self.base),
+            probes=make_probes(prober, self.base),
             provenance=Provenance(origin="import"),
         )
         manifest = SnapshotStore(self.shared.snapshots_path).write(state, draft)
@@ -105,7 +100,6 @@ class Installation:
                 snapshot=manifest.version,
             )
         )
-        self.seeds[manifest.version] = seed
         return manifest.version
 
     def crown(self, seed: int = 1) -> str:
@@ -130,6 +124,17 @@ class Installation:
             ]
         finally:
             log.close()
+
+
+def _random_policy(base: BaseModel, seed: int) -> nn.Module:
+    model = attach_adapter(base, LORA, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    state = {
+        name: torch.randn(tensor.shape, generator=generator) * 0.1
+        for name, tensor in adapter_state(model).items()
+    }
+    load_adapter_state(model, state)
+    return model.eval()
 
 
 @contextmanager
@@ -229,7 +234,7 @@ class ServingProcess(_Reachable):
     def start(self) -> None:
         """Start it."""
         arguments = [self.place.shared.model_dump_json(), self.settings.model_dump_json()]
-        self.process = subprocess.Popen(  # noqa: S603  (our own code)
+        self.process = subprocess.Popen(
             [sys.executable, "-c", _MAIN, *arguments],
             env={**os.environ, "TIDEMILL_LOG_LEVEL": "WARNING"},
         )
