@@ -10,7 +10,7 @@ proportional to t^-1.6: slow enough that a release train of years keeps a usable
 """
 
 _EXPONENT = 1.6
-_ZETA = 2.2857656
+_ZETA = 2.2858
 """zeta(1.6), rounded up, so that the sum stays below 1."""
 
 

@@ -11,12 +11,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-LIFT_BETS = (0.08, 0.15, 0.25, 0.4, 0.65)
-"""For differences of outcomes: near the best bets for lifts of 0.03 to 0.3."""
-MARGIN_BETS = (0.25, 0.5, 0.95)
-"""For margins that both arms hold easily: small, nearly constant values want high bets."""
-
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Bets:
+    """Bets in (0, 1), and the share of the stake on each; fixed before anything is seen."""
+
+    sizes: tuple[float, ...]
+    weights: tuple[float, ...]
+    """Sum to 1."""
+
+
+LIFT_BETS = Bets((0.04, 0.12, 0.22, 0.38, 0.6), (0.08, 0.23, 0.23, 0.23, 0.23))
+"""For differences of outcomes: near the best bets for lifts of 0.05 to 0.3, a little for less."""
+MARGIN_BETS = Bets((0.25, 0.5, 0.95), (0.2, 0.3, 0.5))
+"""For margins that both arms hold easily: small, nearly constant values want high bets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +44,12 @@ class EProcess:
         return bool(self.max_log_e_value >= -np.log(alpha))
 
 
-def log_wealth(values: Sequence[float] | Floats, bets: Sequence[float]) -> Floats:
+def log_wealth(values: Sequence[float] | Floats, bets: Bets) -> Floats:
     """Return the log e-value after each value: [n].
 
     Args:
         values: in [-1, 1], in the order in which they came.
-        bets: each in (0, 1), fixed before the values were seen; equal weights.
+        bets: what is staked on each.
 
     Raises:
         ValueError: a value is out of range or NaN.
@@ -48,12 +58,12 @@ def log_wealth(values: Sequence[float] | Floats, bets: Sequence[float]) -> Float
     if not np.all(np.abs(values_n) <= 1):  # also false for NaN
         odd = values_n[~(np.abs(values_n) <= 1)][0]
         raise ValueError(f"betting needs values in [-1, 1], got {odd}")
-    log_wealth_nb = np.cumsum(np.log1p(np.multiply.outer(values_n, np.asarray(bets))), axis=0)
-    return _log_mean_exp(log_wealth_nb)
+    log_wealth_nb = np.cumsum(np.log1p(np.multiply.outer(values_n, bets.sizes)), axis=0)
+    return _log_mean_exp(log_wealth_nb, bets)
 
 
 def bet_against_at_most(
-    values: Sequence[float] | Floats, *, bound: float = 0.0, bets: Sequence[float] = LIFT_BETS
+    values: Sequence[float] | Floats, *, bound: float = 0.0, bets: Bets = LIFT_BETS
 ) -> EProcess:
     """Return the evidence that the mean of values in [-1, 1] is larger than a bound in (-1, 1).
 
@@ -83,7 +93,8 @@ def compute_interval(outcomes: Sequence[float], *, alpha: float = 0.05) -> tuple
         raise ValueError("outcomes must lie in [0, 1]")
     if values_n.size == 0:
         return 0.0, 1.0
-    values_u, counts_u = np.unique(values_n, return_counts=True)
+    values_u, repeats_u = np.unique(values_n, return_counts=True)
+    counts_u = repeats_u.astype(np.float64)
     limit = np.log(2 / alpha)
     kept = [
         float(mean)
@@ -96,12 +107,12 @@ def compute_interval(outcomes: Sequence[float], *, alpha: float = 0.05) -> tuple
     return max(0.0, kept[0] - 0.005), min(1.0, kept[-1] + 0.005)
 
 
-def _final_log_wealth(values_u: Floats, counts_u: NDArray[np.int_]) -> float:
-    logs_ub = np.log1p(np.multiply.outer(values_u, np.asarray(LIFT_BETS)))
-    return float(_log_mean_exp((counts_u @ logs_ub)[None, :])[0])
+def _final_log_wealth(values_u: Floats, counts_u: Floats) -> float:
+    logs_ub = np.log1p(np.multiply.outer(values_u, LIFT_BETS.sizes))
+    return float(_log_mean_exp((counts_u @ logs_ub)[None, :], LIFT_BETS)[0])
 
 
-def _log_mean_exp(logs_nb: Floats) -> Floats:
+def _log_mean_exp(logs_nb: Floats, bets: Bets) -> Floats:
     peak_n1 = logs_nb.max(axis=1, keepdims=True)
-    log_means_n = peak_n1[:, 0] + np.log(np.exp(logs_nb - peak_n1).mean(axis=1))
+    log_means_n = peak_n1[:, 0] + np.log(np.exp(logs_nb - peak_n1) @ bets.weights)
     return np.asarray(log_means_n, dtype=np.float64)
