@@ -166,7 +166,7 @@ Supervisor(
 ).run(threading.Event())
 """
     command = [sys.executable, "-c", script]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:  # noqa: S603
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
         assert up.stdout is not None
         pid = int(up.stdout.readline().rpartition(" ")[2].strip(")\n"))
         assert _is_alive(pid)

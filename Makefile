@@ -1,0 +1,52 @@
+# Everything a person or CI does with this repository. `make` alone lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/.ready
+SEED ?= 1
+BASE ?= tiny
+DATA ?= .tidemill/demo
+PYTEST_ARGS ?=
+
+.PHONY: help setup demo test check format mlflow clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(READY) ## virtual environment in .venv, dependencies as locked, this package
+	@echo "ready: $$($(PYTHON) --version), tidemill $$($(VENV)/bin/tidemill --version) in $(VENV); next: make demo"
+
+$(READY): requirements.lock pyproject.toml
+	@checks/find-python > /dev/null
+	test -x $(PYTHON) || $$(checks/find-python) -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY) ## the whole loop with simulated users [SEED=1] [BASE=tiny|smollm2]
+	@$(PYTHON) -m examples.command_assistant.demo --seed $(SEED) --base $(BASE)
+
+test: $(READY) ## every test, with coverage [PYTEST_ARGS="-k words"]
+	@$(PYTHON) -m pytest --cov --cov-report=json:.coverage.json --cov-report= $(PYTEST_ARGS)
+	@$(PYTHON) -m checks.coverage .coverage.json
+
+check: $(READY) ## linter, formatter, types, imports, sizes, tables, links; runs no test
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports --no-cache
+	@$(PYTHON) -m checks
+	@echo "all checks passed"
+
+format: $(READY) ## let ruff put files into shape
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+mlflow: $(READY) ## MLflow's pages on the demo's releases [DATA=.tidemill/demo]
+	@$(VENV)/bin/mlflow ui --backend-store-uri sqlite:///$(DATA)/mlflow.db
+
+clean: ## remove what tools left; the virtual environment and .tidemill stay
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* dist
