@@ -45,8 +45,7 @@ def combine(components: Sequence[Component]) -> float | None:
         return None
     if any(component.is_veto for component in components):
         return 0.0
-    # Shares first: a weight near the largest double would overflow when summed with others.
-    return min(1.0, math.fsum(c.weight / total * c.score for c in components))
+    return min(1.0, math.fsum(c.weight * c.score for c in components) / total)
 
 
 def compute_reward(

@@ -56,6 +56,7 @@ ONE_VOTE = (Aggregation.LAST, Aggregation.MEAN, Aggregation.MAJORITY)
 """Here a rater's later value replaces the earlier one; elsewhere every value counts."""
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -65,7 +66,7 @@ class Metric(Block):
     type: MetricType
     level: Level = Level.INTERACTION
     direction: Direction = Direction.HIGHER
-    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    weight: Weight = 1.0
     """Its w in the reward; 0 = kept and counted, without effect."""
     aggregation: Aggregation = Aggregation.LAST
     window_s: float = Field(gt=0, le=366 * 86_400)
@@ -132,7 +133,7 @@ class VerifierSpec(Block):
 
     plugin: str = Field(min_length=1, max_length=128)
     """Name of an entry point in the group `tidemill.verifiers`."""
-    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    weight: Weight = 1.0
     veto_below: Share | None = None
 
 

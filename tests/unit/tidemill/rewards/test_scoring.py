@@ -1,0 +1,128 @@
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemill.contracts.events import Comment, Demonstration, Edit, FeedbackValue
+from tidemill.rewards.metrics import Aggregation, Metric
+from tidemill.rewards.scoring import aggregate, kept_fraction, normalise, raw_number, refusal
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False, width=64)
+
+
+def metric(**over: Any) -> Metric:
+    return Metric(**({"type": "bool", "window_s": 1} | over))
+
+
+STARS = metric(type="float", range=(1, 5))
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "names_interaction", "complaint"),
+    [
+        (metric(), True, True, None),
+        (metric(), 1.0, True, "the metric is a bool, the value a float"),
+        (STARS, True, True, "the metric is a float, the value a bool"),
+        (STARS, 3.0, True, None),
+        (STARS, 5.5, True, r"outside 1.0 to 5.0"),
+        (metric(type="float", range=(1, 5), aggregation="sum"), 5.5, True, None),
+        (metric(type="edit"), Edit(kept_fraction=0.5), True, None),
+        (metric(type="edit"), Comment(comment="x"), True, "the value a comment"),
+        (metric(type="comment"), Demonstration(demonstration="x"), True, "a demonstration"),
+        (metric(), True, False, "give interaction_id"),
+        (metric(level="trajectory"), True, True, "leave interaction_id out"),
+        (metric(level="trajectory"), True, False, None),
+    ],
+)
+def test_a_value_must_fit_its_metric(
+    declared: Metric, value: FeedbackValue, names_interaction: bool, complaint: str | None
+) -> None:
+    why = refusal(declared, value, names_interaction=names_interaction)
+    assert (why is None) if complaint is None else (why is not None and complaint in why)
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (True, 1.0),
+        (False, 0.0),
+        (2.5, 2.5),
+        (Edit(kept_fraction=0.25), 0.25),
+        (Edit(final_text="set a timer"), 0.75),  # 3 of the 4 words
+        (Edit(final_text=""), 0.0),
+        (Comment(comment="no"), None),
+        (Demonstration(demonstration="no"), None),
+    ],
+)
+def test_values_become_numbers(value: FeedbackValue, number: float | None) -> None:
+    assert raw_number(value, completion="set a new timer") == number
+
+
+@pytest.mark.parametrize(
+    ("completion", "final", "fraction"),
+    [("", "", 1.0), ("", "x", 0.0), ("a b", "b a", 1.0), ("a a b", "a", 1 / 3), ("a", "a b", 1.0)],
+)
+def test_kept_words_are_counted(completion: str, final: str, fraction: float) -> None:
+    assert kept_fraction(completion, final) == fraction
+
+
+@pytest.mark.parametrize(
+    ("how", "result"),
+    [
+        ("last", 3.0),
+        ("first", 1.0),
+        ("mean", 2.25),  # (1 + 4 + 1 + 3) / 4
+        ("sum", 9.0),
+        ("max", 4.0),
+        ("min", 1.0),
+        ("majority", 1.0),
+    ],
+)
+def test_repeats_become_one_number(how: str, result: float) -> None:
+    assert aggregate([1.0, 4.0, 1.0, 3.0], Aggregation(how)) == result
+
+
+def test_a_tied_majority_goes_to_the_value_given_last() -> None:
+    assert aggregate([1.0, 0.0], Aggregation.MAJORITY) == 0.0
+    assert aggregate([0.0, 1.0, 1.0, 0.0, 1.0, 0.0], Aggregation.MAJORITY) == 0.0
+
+
+def test_nothing_cannot_be_aggregated() -> None:
+    with pytest.raises(ValueError, match="no value"):
+        aggregate([], Aggregation.LAST)
+
+
+@given(st.lists(FINITE.filter(lambda x: abs(x) < 1e300), min_size=1), st.randoms())
+def test_order_matters_only_where_it_should(values: list[float], random: Any) -> None:
+    shuffled = list(values)
+    random.shuffle(shuffled)
+    for how in (Aggregation.MEAN, Aggregation.SUM, Aggregation.MAX, Aggregation.MIN):
+        assert aggregate(values, how) == aggregate(shuffled, how)
+        assert aggregate(values, how) == aggregate(values[::-1], how)
+
+
+@pytest.mark.parametrize(
+    ("declared", "raw", "score"),
+    [
+        (STARS, 1.0, 0.0),
+        (STARS, 4.0, 0.75),  # (4 - 1) / 4
+        (STARS, 9.0, 1.0),
+        (STARS, -9.0, 0.0),
+        (metric(), 1.0, 1.0),
+        (metric(direction="lower"), 1.0, 0.0),
+        (metric(type="float", range=(0, 10), direction="lower"), 2.0, 0.8),
+    ],
+)
+def test_scores_lie_between_zero_and_one(declared: Metric, raw: float, score: float) -> None:
+    assert normalise(declared, raw) == pytest.approx(score, abs=1e-15)
+
+
+@given(FINITE, FINITE, FINITE)
+def test_any_range_and_number_give_a_score(low: float, high: float, raw: float) -> None:
+    if not low < high or high / 2 - low / 2 == 0:
+        return
+    score = normalise(metric(type="float", range=(low, high)), raw)
+    assert 0 <= score <= 1
+    assert math.isfinite(score)
