@@ -49,8 +49,8 @@ def _report(settings: "Settings", database: "Database") -> dict[str, Any]:
     from datetime import UTC, datetime
 
     from tidemill.registry import PolicyRegistry
-    from tidemill.supervisor.first_version import find_missing
     from tidemill.supervisor.health import judge_sign, read_signs
+    from tidemill.supervisor.missing import find_missing
 
     shared, now = settings.shared, datetime.now(UTC)
     registry = PolicyRegistry(database, model=shared.model, tenant=shared.tenant)
@@ -109,16 +109,15 @@ def _print(report: dict[str, Any]) -> None:
     table = Table("part", "state", "detail", "pid", box=None, pad_edge=False)
     for part in report["parts"]:
         table.add_row(part["name"], part["state"], part["detail"], str(part["pid"]))
-    console = Console()
-    console.print(table)
-    console.print(f"champion: {report['champion'] or 'none'}", highlight=False)
+    Console().print(table)
+    typer.echo(f"champion: {report['champion'] or 'none'}")
     if report["challenger"]:
         share = f"{report['challenger_share']:.0%}"
-        console.print(f"challenger: {report['challenger']} ({share} of users)", highlight=False)
+        typer.echo(f"challenger: {report['challenger']} ({share} of users)")
     counts = ", ".join(f"{number} {name}" for name, number in sorted(report["versions"].items()))
-    console.print(f"versions: {counts or 'none'}", highlight=False)
+    typer.echo(f"versions: {counts or 'none'}")
     for topic, behind in report["lag"].items():
         told = "cannot tell" if behind is None else f"{behind} records behind"
-        console.print(f"{topic}: {told}", highlight=False)
+        typer.echo(f"{topic}: {told}")
     if report["missing"]:
-        console.print(f"missing: {report['missing']}", highlight=False)
+        typer.echo(f"missing: {report['missing']}")

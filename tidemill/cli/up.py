@@ -68,7 +68,6 @@ def _run(loaded: "Settings", port: int, file: Path | None) -> None:
             parts=parts,
             logs=shared.data / "logs",
             say=_say,
-            has_base=installation.has_base,
             watch=installation.watch,
         ).run(stop)
     finally:

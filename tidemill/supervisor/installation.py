@@ -1,14 +1,13 @@
-"""What one `tidemill up` looks at while its parts run: the base, their health, what is missing."""
+"""What one `tidemill up` looks at while its parts run: their health, and what is missing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from tidemill.errors import StorageError, TidemillError
+from tidemill.errors import TidemillError
 from tidemill.registry import PolicyRegistry
 from tidemill.settings import SharedSettings
 from tidemill.storage.database import Database
-from tidemill.supervisor.first_version import find_missing, read_base_digest, register_base
 from tidemill.supervisor.health import (
     PartHealth,
     PartState,
@@ -18,6 +17,7 @@ from tidemill.supervisor.health import (
     read_signs,
     with_http,
 )
+from tidemill.supervisor.missing import find_missing
 from tidemill.supervisor.parts import Part
 
 
@@ -31,7 +31,6 @@ class Installation:
     say: Callable[[str], None]
     _health: list[PartHealth] = field(default_factory=list, init=False)
     _said: str | None = field(default=None, init=False)
-    _has_base: bool = field(default=False, init=False)
     _was_ready: bool = field(default=False, init=False)
 
     @property
@@ -39,24 +38,12 @@ class Installation:
         """The versions of this installation's model."""
         return PolicyRegistry(self.database, model=self.shared.model, tenant=self.shared.tenant)
 
-    def has_base(self) -> bool:
-        """Whether there is a base; the first time, it becomes version v0.
-
-        Raises:
-            ConfigurationError: it is not the base that this data folder began with.
-        """
-        if not self._has_base:
-            digest = read_base_digest(self.shared)
-            if digest is not None:
-                first = register_base(self.registry, digest)
-                self.say(f"base: {self.shared.base_path} is {first.version} ({first.status.value})")
-                self._has_base = True
-        return self._has_base
-
     def watch(self, pids: dict[str, int]) -> None:
         """Look at every part and say what changed."""
         health = self.look(pids)
         for line in changed(self._health, health):
+            if line.state is PartState.STARTING:
+                continue  # the supervisor said so
             self.say(f"{line.name}: {line.state.value}, {line.detail}")
         self._health = health
         self._say_missing()
@@ -81,8 +68,6 @@ class Installation:
     def _say_missing(self) -> None:
         try:
             missing = find_missing(self.shared, self.registry)
-        except StorageError as error:
-            missing = f"the database does not answer: {error}"
         except TidemillError as error:
             missing = str(error)
         if missing is not None and missing != self._said:

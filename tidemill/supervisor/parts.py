@@ -13,7 +13,6 @@ _COMMANDS = {
     "learner": ("learn",),
     "gate": ("gate",),
 }
-_WITHOUT_BASE = {API, "ingest-worker"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +26,6 @@ class Part:
     """Added to our own."""
     url: str | None = None
     """Where it answers `/health` and `/ready`; None = it has no HTTP face."""
-    needs_base: bool = False
-    """Started only once there is a base model."""
 
 
 def build_parts(environment: dict[str, str], addresses: dict[str, str]) -> tuple[Part, ...]:
@@ -45,7 +42,6 @@ def build_parts(environment: dict[str, str], addresses: dict[str, str]) -> tuple
             command=(sys.executable, "-m", "tidemill.cli.main", *command),
             environment=environment,
             url=urls.get(name),
-            needs_base=name not in _WITHOUT_BASE,
         )
         for name, command in _COMMANDS.items()
     )

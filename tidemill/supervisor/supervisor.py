@@ -29,8 +29,6 @@ class Supervisor:
     parts: Sequence[Part]
     logs: Path
     say: Callable[[str], None]
-    has_base: Callable[[], bool]
-    """Whether the parts that need a base may start."""
     watch: Callable[[dict[str, int]], None]
     """Called about once a second with the process id of each living part."""
     backoff: Backoff = field(default_factory=Backoff)
@@ -58,7 +56,7 @@ class Supervisor:
             code = slot.child.poll()
             if code is not None:
                 self._bury(slot, slot.child, code)
-        elif time.monotonic() >= slot.not_before and (not slot.part.needs_base or self.has_base()):
+        elif time.monotonic() >= slot.not_before:
             slot.child = Child(slot.part, self.logs)
             self.say(f"{slot.part.name}: started (process {slot.child.pid})")
 

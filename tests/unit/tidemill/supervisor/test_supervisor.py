@@ -34,8 +34,8 @@ time.sleep(600)
 """
 
 
-def _part(name: str, script: str, *, needs_base: bool = False) -> Part:
-    return Part(name=name, command=(sys.executable, "-c", script), needs_base=needs_base)
+def _part(name: str, script: str) -> Part:
+    return Part(name=name, command=(sys.executable, "-c", script))
 
 
 @dataclass
@@ -43,7 +43,6 @@ class _Running:
     logs: Path
     lines: list[str] = field(default_factory=list)
     pids: dict[str, int] = field(default_factory=dict)
-    has_base: bool = True
     stop: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
 
@@ -52,7 +51,6 @@ class _Running:
             parts=parts,
             logs=self.logs,
             say=self.lines.append,
-            has_base=lambda: self.has_base,
             watch=self._watch,
             backoff=Backoff(first_s=0.05, max_s=0.4, stable_s=60.0),
             drain_timeout_s=drain_timeout_s,
@@ -134,15 +132,6 @@ def test_a_part_that_does_not_drain_is_killed(running: _Running) -> None:
     assert not _is_alive(pid)
 
 
-def test_what_needs_a_base_waits_for_one(running: _Running) -> None:
-    running.has_base = False
-    running.start(_part("ingest-worker", _SLEEP), _part("serving", _SLEEP, needs_base=True))
-    _wait(lambda: "ingest-worker" in running.pids)
-    assert "serving" not in running.pids
-    running.has_base = True
-    _wait(lambda: "serving" in running.pids)
-
-
 def test_logs_outlive_a_part_and_large_ones_are_put_aside(running: _Running) -> None:
     running.logs.mkdir()
     log = running.logs / "gate.log"
@@ -162,7 +151,7 @@ import sys
 part = Part(name="serving", command=(sys.executable, "-c", {_SLEEP!r}))
 Supervisor(
     parts=[part], logs=Path({str(tmp_path)!r}), say=lambda line: print(line, flush=True),
-    has_base=lambda: True, watch=lambda pids: None,
+    watch=lambda pids: None,
 ).run(threading.Event())
 """
     command = [sys.executable, "-c", script]
