@@ -4,6 +4,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 
 @dataclass(slots=True)
@@ -33,10 +34,12 @@ class Tally:
     failures: list[str] = field(default_factory=list)
     """Why requests failed, the first few."""
     seconds: dict[int, Second] = field(default_factory=lambda: defaultdict(Second))
-    started_at: float = field(init=False)
+    started_at: float = 0.0
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    def __post_init__(self) -> None:
-        self.started_at = self.clock()
+    def start(self) -> None:
+        """Begin to count: second 0 is now."""
+        self.started_at, self.began = self.clock(), datetime.now(UTC)
 
     @property
     def now(self) -> int:

@@ -1,0 +1,180 @@
+"""`make demo`: the whole loop with its simulated users, judged by its own goals.
+
+Exit code 0 only when every goal holds.
+"""
+
+import argparse
+import asyncio
+import json
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from examples.command_assistant.acceptance import measure_acceptance
+from examples.command_assistant.client import Access, Product
+from examples.command_assistant.demo_plot import draw_plot
+from examples.command_assistant.demo_report import print_report
+from examples.command_assistant.demo_service import DemoError, Service
+from examples.command_assistant.demo_settings import VARIANTS, Variant, write_settings
+from examples.command_assistant.demo_summary import Figures, judge, summary
+from examples.command_assistant.demo_tide import Tide
+from examples.command_assistant.demo_view import Board, Stage
+from examples.command_assistant.demo_watch import Sight, Watch
+from examples.command_assistant.users import Crowd, Habits, User, draw_users
+
+FOLDER = Path(".tidemill/demo")
+BASE, BACKFILL, BEFORE, TIDE, AFTER = range(5)
+STAGES = (
+    "a base from nothing",
+    "simulated learning",
+    "acceptance before",
+    "the tide",
+    "acceptance after",
+)
+
+
+@dataclass(slots=True)
+class Demo:
+    """One run."""
+
+    variant: Variant
+    seed: int
+    service: Service
+    board: Board
+    started_at: float = field(default_factory=time.monotonic)
+
+    async def run(self) -> Figures:
+        """Do everything and return what was measured.
+
+        Raises:
+            DemoError: a part or a command failed.
+        """
+        await self.service.start()
+        try:
+            access = await self.service.access()
+            await self._make_base()
+            await self._first_champion(access)
+            return await self._live(access)
+        finally:
+            await self.service.stop()
+
+    async def _make_base(self) -> None:
+        board, variant = self.board, self.variant
+        board.begin(BASE, f"supervised, {variant.base_seconds} s, mediocre by its examples")
+        text = await self.service.call(
+            "base", "train", "--seed", str(self.seed), "--seconds", str(variant.base_seconds)
+        )
+        board.end(BASE, text.strip().splitlines()[-1])
+
+    async def _first_champion(self, access: Access) -> None:
+        board = self.board
+        board.begin(BACKFILL, f"{self.variant.backfill_steps} steps, groups of 16, by the verifier")
+        text = await self.service.call("backfill")
+        await self.service.wait_ready(access.serving, timeout_s=90)
+        await self.service.wait_ready(access.feedback, timeout_s=30)
+        board.end(BACKFILL, text.strip().splitlines()[-1])
+
+    async def _live(self, access: Access) -> Figures:
+        watch = Watch(f"sqlite:///{self.service.folder / 'tidemill.db'}")
+        product = Product(access)
+        users = draw_users(self.variant.num_users, seed=self.seed)
+        tide = Tide(self.service, self.board, watch, self.variant)
+        try:
+            sight = await tide.look()
+            before = await self._measure(BEFORE, product, users, sight)
+            self.board.begin(TIDE, f"{len(users)} users, at most {self.variant.tide_s:.0f} s")
+            self.board.tally.start()
+            crowd = Crowd(product, users, self.board.tally, habits=Habits(), seed=self.seed)
+            sight = await tide.run(crowd)
+            self.board.end(TIDE, f"{self.board.tally.requests} requests")
+            after = await self._measure(AFTER, product, users, sight)
+            sight = await tide.look()
+            return await self._figures(before, after, sight, watch)
+        finally:
+            await product.aclose()
+            watch.close()
+
+    async def _measure(
+        self, stage: int, product: Product, users: list[User], sight: Sight
+    ) -> float:
+        if sight.champion is None:
+            raise DemoError("no version serves")
+        self.board.begin(stage, sight.champion)
+        value = await measure_acceptance(
+            product, users, version=sight.champion, seed=self.seed + stage
+        )
+        self.board.end(stage, f"{value:.1%} by true taste, of {sight.champion}")
+        return value
+
+    async def _figures(self, before: float, after: float, sight: Sight, watch: Watch) -> Figures:
+        tally, folder = self.board.tally, self.service.folder
+        releases = await self.service.call("releases", "list")
+        first = sight.first_champion
+        compared = await self.service.call("releases", "compare", first, sight.champion or first)
+        ledger = await self.service.call("ledger", codes=(0, 1))
+        (folder / "releases.txt").write_text(f"{releases}\n{compared}\n{ledger}")
+        balance = await self.service.call("ledger", "--json", codes=(0, 1))
+        await asyncio.to_thread(
+            draw_plot, folder / "acceptance.png", tally, sight.champions_since(tally.began)
+        )
+        return Figures(
+            seed=self.seed,
+            base=self.variant.name,
+            wall_s=round(time.monotonic() - self.started_at, 1),
+            requests=tally.requests,
+            failed_requests=tally.failed_requests,
+            feedback_sent=tally.feedback_sent,
+            feedback_events_trained=await asyncio.to_thread(watch.count_trained),
+            acceptance_before=round(before, 4),
+            acceptance_after=round(after, 4),
+            versions=sight.versions,
+            max_swap_pause_ms=sight.swaps.max_pause_ms,
+            in_flight_at_swap_min=sight.swaps.min_in_flight,
+            ledger_balanced=bool(json.loads(balance)["balanced"]),
+        )
+
+
+def main() -> int:
+    """Run the demo; 0 = every goal is met, 1 = one is missed, 3 = it could not be run."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--base", choices=sorted(VARIANTS), default="tiny")
+    options = parser.parse_args()
+    console = Console()
+    variant = VARIANTS[options.base]
+    service = _prepare(variant, options.seed)
+    board = Board(f"Tidemill demo, seed {options.seed}, base {variant.name}", _stages())
+    demo = Demo(variant, options.seed, service, board)
+    try:
+        with Live(board, console=console, refresh_per_second=2, transient=True):
+            figures = asyncio.run(demo.run())
+    except DemoError as error:
+        console.print(board)
+        console.print(f"[bold red]the demo stopped:[/] {error}")
+        return 3
+    console.print(board)
+    goals = judge(figures, variant)
+    document = summary(figures, goals)
+    (service.folder / "summary.json").write_text(json.dumps(document, indent=2) + "\n")
+    print_report(console, figures, goals, board.tally, service.folder)
+    return 0 if all(goal.met for goal in goals) else 1
+
+
+def _stages() -> list[Stage]:
+    return [Stage(name) for name in STAGES]
+
+
+def _prepare(variant: Variant, seed: int) -> Service:
+    """Begin in an empty folder: whatever an earlier demo left there goes."""
+    if (FOLDER / "tidemill.toml").exists():
+        shutil.rmtree(FOLDER)
+    return Service(FOLDER, write_settings(FOLDER, variant, seed=seed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""What the demo tells Tidemill: windows of seconds instead of hours, and how it is judged."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+METRICS = """\
+[metrics.accepted]
+type = "bool"
+window_s = 2.5
+aggregation = "last"
+weight = 1.0
+"""
+
+SETTINGS = """\
+data = "{folder}"
+model = "tide"
+metrics = "{folder}/metrics.toml"
+environment = "examples.command_assistant.environment:environment"
+
+[ingest]
+close_grace_s = 0.5
+batch_every_s = 0.2
+close_every_s = 0.3
+
+[learner]
+batch_size = 16
+uses_per_experience = {uses}
+publish_every_s = {publish_every_s}
+poll_s = 0.3
+max_batch_wait_s = 30
+
+[learner.optimiser]
+lr = {learning_rate}
+
+[backfill]
+steps = {backfill_steps}
+seed = {seed}
+max_tokens = 48
+
+[backfill.optimiser]
+lr = {backfill_rate}
+kl_weight = 0.0
+micro_batch_size = 64
+
+[gating]
+look_every_s = 0.5
+retry_s = 2
+
+[gating.offline]
+num_tasks = 180
+threshold = {threshold}
+margin = 0.12
+max_tokens = 48
+max_batch = 64
+
+[gating.canary]
+share = 0.5
+alpha = 0.2
+alpha_harm = 0.1
+min_pairs = 20
+max_lift = 0.95
+settle_s = 0.5
+max_duration_s = {canary_s}
+
+[gating.guardrails]
+malformed_margin = 0.15
+
+[gating.champion]
+alpha = 0.05
+min_pairs = 20
+max_duration_s = 30
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One way to run the demo: which base, how long, and what it has to reach."""
+
+    name: str
+    num_users: int
+    in_flight: int
+    base_seconds: int
+    backfill_steps: int
+    backfill_rate: float
+    learning_rate: float
+    uses: int
+    publish_every_s: float
+    threshold: float
+    canary_s: float
+    tide_s: float
+    """Longest time with users."""
+    min_promoted: int
+    min_rise: float | None
+    """Least gain of acceptance; None = the absolute goals of the tiny base."""
+    limit_s: float
+    """Longest time for the whole demo."""
+
+
+TINY = Variant(
+    name="tiny",
+    num_users=4000,
+    in_flight=20,
+    base_seconds=48,
+    backfill_steps=18,
+    backfill_rate=3e-3,
+    learning_rate=1e-3,
+    uses=3,
+    publish_every_s=12.0,
+    threshold=0.8,
+    canary_s=45.0,
+    tide_s=175.0,
+    min_promoted=3,
+    min_rise=None,
+    limit_s=300.0,
+)
+SMOLLM2 = Variant(
+    name="smollm2",
+    num_users=4000,
+    in_flight=12,
+    base_seconds=0,
+    backfill_steps=20,
+    backfill_rate=1e-3,
+    learning_rate=5e-4,
+    uses=3,
+    publish_every_s=240.0,
+    threshold=0.3,
+    canary_s=600.0,
+    tide_s=1800.0,
+    min_promoted=1,
+    min_rise=0.20,
+    limit_s=2700.0,
+)
+VARIANTS = {variant.name: variant for variant in (TINY, SMOLLM2)}
+
+
+def write_settings(folder: Path, variant: Variant, *, seed: int) -> Path:
+    """Write settings and metrics into the demo's folder and return the settings file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metrics.toml").write_text(METRICS)
+    text = SETTINGS.format(
+        folder=folder.as_posix(),
+        seed=seed,
+        uses=variant.uses,
+        publish_every_s=variant.publish_every_s,
+        learning_rate=variant.learning_rate,
+        backfill_steps=variant.backfill_steps,
+        backfill_rate=variant.backfill_rate,
+        threshold=variant.threshold,
+        canary_s=variant.canary_s,
+    )
+    path = folder / "tidemill.toml"
+    path.write_text(text)
+    return path

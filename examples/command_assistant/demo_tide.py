@@ -1,0 +1,141 @@
+"""The middle of the demo: users talk, versions come and go, and three bad ones are let loose."""
+
+import asyncio
+import re
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from examples.command_assistant.demo_service import DemoError, Service
+from examples.command_assistant.demo_settings import Variant
+from examples.command_assistant.demo_view import Board
+from examples.command_assistant.demo_watch import Sight, Watch
+from examples.command_assistant.users import Crowd
+from tidemill.contracts.lifecycle import Move
+
+_PUBLISHED = re.compile(r"published (v\d+-[0-9a-f]{12})")
+FORCED_REASON = "demo: a bad version forced into service, to see it rolled back"
+
+
+@dataclass(slots=True)
+class Drills:
+    """Bad versions on purpose; each at its time, one after the other."""
+
+    service: Service
+    board: Board
+    offline: str | None = None
+    canary: str | None = None
+    forced: str | None = None
+    _running: asyncio.Task[object] | None = field(default=None, init=False)
+
+    def advance(self, sight: Sight) -> None:
+        """Start the next drill when its time has come.
+
+        Raises:
+            DemoError: a drill failed.
+        """
+        if self._running is not None:
+            if not self._running.done():
+                return
+            self._running.result()
+            self._running = None
+        num_promoted = len(sight.promotions)
+        if self.offline is None:
+            self._run(self._publish("offline", "offline"))
+        elif self.canary is None and num_promoted >= 1:
+            self._run(self._publish("canary", "canary"))
+        elif self.forced is None and num_promoted >= 2 and self._is_judged(sight, self.canary):
+            self._run(self._force())
+
+    def is_over(self, sight: Sight) -> bool:
+        """Tell whether all bad versions met their end."""
+        done = (self.offline, self.canary, self.forced)
+        return all(self._is_judged(sight, version) for version in done)
+
+    async def stop(self) -> None:
+        """Give up what still runs."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    @staticmethod
+    def _is_judged(sight: Sight, version: str | None) -> bool:
+        ends = {Move.REJECT, Move.ROLL_BACK, Move.SUPERSEDE}
+        return version is not None and any(
+            move.version == version and move.move in ends for move in sight.moves
+        )
+
+    def _run(self, drill: Coroutine[Any, Any, object]) -> None:
+        self._running = asyncio.create_task(drill)
+
+    async def _publish(self, kind: str, name: str) -> str:
+        self.board.say(f"drill: the learner makes a bad version ({kind})")
+        text = await self.service.call("drill", kind)
+        found = _PUBLISHED.search(text)
+        if found is None:
+            raise DemoError(f"`tidemill drill {kind}` named no version: {text.strip()[-300:]}")
+        setattr(self, name, found[1])
+        return found[1]
+
+    async def _force(self) -> None:
+        version = await self._publish("canary", "forced")
+        await self.service.call(
+            "releases", "promote", version, "--force", "--reason", FORCED_REASON
+        )
+        self.board.say(f"{version} is made champion by force")
+
+
+@dataclass(slots=True)
+class Tide:
+    """Users, learner, gate and drills at once, until the story is told or the time is over."""
+
+    service: Service
+    board: Board
+    watch: Watch
+    variant: Variant
+    has_drills: bool = True
+    _num_moves: int = field(default=0, init=False)
+
+    async def run(self, crowd: Crowd) -> Sight:
+        """Let it happen and return the last sight of the releases.
+
+        Raises:
+            DemoError: a part of Tidemill gave up.
+        """
+        stop = asyncio.Event()
+        drills = Drills(self.service, self.board)
+        talking = asyncio.create_task(crowd.run(stop, in_flight=self.variant.in_flight))
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.variant.tide_s
+        try:
+            while loop.time() < deadline:
+                await asyncio.sleep(1.0)
+                self.service.check()
+                if talking.done():
+                    talking.result()
+                sight = await self.look()
+                if self.has_drills:
+                    drills.advance(sight)
+                if self._is_told(sight, drills):
+                    break
+        finally:
+            await drills.stop()
+            stop.set()
+            await talking
+        return await self.look()
+
+    async def look(self) -> Sight:
+        """Read the releases and tell what moved."""
+        sight = await asyncio.to_thread(self.watch.look)
+        for move in sight.moves[self._num_moves :]:
+            self.board.say(f"{move.version} {move.move.value.replace('_', ' ')}: {move.reason}")
+        self._num_moves = len(sight.moves)
+        self.board.sight = sight
+        return sight
+
+    def _is_told(self, sight: Sight, drills: Drills) -> bool:
+        if self.has_drills and not drills.is_over(sight):
+            return False
+        liked = [share for _, share in self.board.tally.curve("liked")][-3:-1]
+        is_high = bool(liked) and min(liked) >= 0.87
+        return len(sight.promotions) >= self.variant.min_promoted and is_high
