@@ -21,6 +21,7 @@ from tidemill.policy.batches import build_token_batch
 from tidemill.policy.chat import encode_text, render_prompt
 from tidemill.policy.devices import choose_device
 from tidemill.policy.fresh_base import (
+    BaseOrigin,
     LlamaShape,
     conversation_texts,
     new_llama,
@@ -106,7 +107,8 @@ def train_base(
         f"tidemill base train: seed {options.seed}, {final.step} steps, "
         f"{len(examples)} examples, loss {final.loss:.4f}"
     )
-    save_base(model, tokenizer, target, licence=options.licence, made_by=made_by)
+    origin = BaseOrigin(licence=options.licence, made_by=made_by)
+    save_base(model, tokenizer, target, origin=origin)
     return final
 
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -83,7 +83,7 @@ def load_base(path: Path, *, settings: PolicySettings) -> BaseModel:
     )
 
 
-def load_model(path: Path, *, device: torch.device, dtype: torch.dtype) -> Any:
+def load_model(path: Path, *, device: torch.device, dtype: torch.dtype | Literal["auto"]) -> Any:
     """Load a causal LM from safetensors: evaluation mode, no gradients, no code of its own."""
     hush_progress_bars()
     model: Any = AutoModelForCausalLM.from_pretrained(

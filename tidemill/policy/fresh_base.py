@@ -5,7 +5,7 @@ Weights are random here; `learner.supervised` teaches them.
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,12 +135,27 @@ def new_llama(tokenizer: Any, shape: LlamaShape, *, seed: int) -> LlamaForCausal
         return LlamaForCausalLM(config)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseOrigin:
+    """What a base's record says of where it comes from."""
+
+    licence: str
+    """SPDX name."""
+    made_by: str
+
+
 def save_base(
-    model: Any, tokenizer: Any, path: Path, *, licence: str, made_by: str
+    model: Any,
+    tokenizer: Any,
+    path: Path,
+    *,
+    origin: BaseOrigin,
+    check: Callable[[Path], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Write a base folder (safetensors, tokenizer, chat template, record) and return its record.
 
-    Written beside the target and renamed, so that a half-written base is never found.
+    Written beside the target, given to `check`, then renamed: the target never holds half a base,
+    and whatever `check` raises leaves it as it was.
     """
     hush_progress_bars()
     aside = path.with_name(f".{path.name}.new")
@@ -152,7 +167,8 @@ def save_base(
     )
     model.save_pretrained(aside, safe_serialization=True)
     tokenizer.save_pretrained(aside)
-    record = write_record(aside, licence=licence, made_by=made_by)
+    record = write_record(aside, licence=origin.licence, made_by=origin.made_by)
+    check(aside)
     if path.exists():
         shutil.rmtree(path)
     aside.rename(path)

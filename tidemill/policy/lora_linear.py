@@ -21,13 +21,16 @@ class LoraLinear(nn.Module):
         self.bias = linear.bias
         self.scaling = scaling
         like = linear.weight
-        self.register_buffer("lora_A", like.new_zeros(rank, linear.in_features))
-        self.register_buffer("lora_B", like.new_zeros(linear.out_features, rank))
+        # float32 at least, as peft holds adapters: a small update is lost in bfloat16.
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        self.register_buffer("lora_A", like.new_zeros(rank, linear.in_features, dtype=dtype))
+        self.register_buffer("lora_B", like.new_zeros(linear.out_features, rank, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply base and adapter to x[..., in]."""
         flat = x.reshape(-1, x.shape[-1])
         base = functional.linear(flat, self.weight, self.bias)
-        low = flat @ self.lora_A.T
-        out = torch.addmm(base, low, self.lora_B.T, alpha=self.scaling)
+        low = flat.to(self.lora_A.dtype) @ self.lora_A.T
+        wide = base.to(low.dtype)
+        out = torch.addmm(wide, low, self.lora_B.T, alpha=self.scaling).to(base.dtype)
         return out.view(*x.shape[:-1], -1)

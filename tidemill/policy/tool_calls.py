@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from jsonschema import SchemaError, ValidationError
@@ -78,14 +79,21 @@ def _why_invalid(call: Mapping[str, Any], schemas: Mapping[str, Any]) -> str | N
     if name not in schemas:
         return f"unknown tool {name!r:.80}"
     try:
-        kind = validator_for(schemas[name])
-        kind.check_schema(schemas[name])
-        kind(schemas[name]).validate(arguments)
+        _validator(json.dumps(schemas[name], sort_keys=True)).validate(arguments)
     except SchemaError as error:
         return f"the schema of {name} is wrong: {error.message}"[:200]
     except ValidationError as error:
         return f"{error.json_path}: {error.message}"[:200]
     return None
+
+
+@lru_cache(maxsize=1024)
+def _validator(schema: str) -> Any:
+    """Return the validator of a schema's JSON; building one costs far more than using it."""
+    declared = json.loads(schema)
+    kind = validator_for(declared)
+    kind.check_schema(declared)
+    return kind(declared)
 
 
 def _invalid(name: str, body: str, reason: str) -> ToolCall:
