@@ -1,0 +1,69 @@
+import pytest
+
+from tests.factories import NOW
+from tidemill.errors import ConfigurationError
+from tidemill.storage.database import Database
+from tidemill.storage.keys import Scope, authenticate, create_key, fetch_keys, revoke_key
+from tidemill.storage.tables import ApiKeyRow
+
+
+def make(database: Database, *scopes: str, tenant: str = "acme") -> tuple[str, str]:
+    with database.transaction() as session:
+        return create_key(session, tenant=tenant, scopes=scopes, label="test", now=NOW)
+
+
+def test_a_key_proves_its_tenant_and_scopes(any_database: Database) -> None:
+    public_id, text = make(any_database, "feedback:write", "read")
+    assert text.startswith(f"tdm_{public_id}_")
+    with any_database.reading() as session:
+        key = authenticate(session, text)
+    assert key is not None
+    assert (key.public_id, key.tenant) == (public_id, "acme")
+    assert key.allows(Scope.READ)
+    assert not key.allows(Scope.COMPLETIONS)
+
+
+def test_admin_may_do_everything(database: Database) -> None:
+    _, text = make(database, "admin")
+    with database.reading() as session:
+        key = authenticate(session, text)
+    assert key is not None
+    assert all(key.allows(scope) for scope in Scope)
+
+
+def test_only_a_hash_is_kept(database: Database) -> None:
+    public_id, text = make(database, "read")
+    with database.reading() as session:
+        row = session.get_one(ApiKeyRow, public_id)
+    assert text.rpartition("_")[2] not in f"{row.secret_hash}{row.label}"
+
+
+def test_any_other_text_is_nobody(database: Database) -> None:
+    public_id, text = make(database, "read")
+    wrong = ["", "tdm", text[:-1], text + "x", text.replace("tdm_", "sk_", 1), f"tdm_{public_id}"]
+    wrong += [f"tdm_{public_id}_", "tdm_\0bcdefghijkl_x", "tdm_aaaaaaaaaaaa_x", text + "\ud800"]
+    with database.reading() as session:
+        assert [authenticate(session, one) for one in wrong] == [None] * len(wrong)
+
+
+def test_a_revoked_key_is_nobody_for_good(database: Database) -> None:
+    public_id, text = make(database, "read")
+    with database.transaction() as session:
+        assert revoke_key(session, public_id, now=NOW)
+    with database.transaction() as session:
+        assert not revoke_key(session, public_id, now=NOW)
+        assert not revoke_key(session, "unknown", now=NOW)
+        assert authenticate(session, text) is None
+
+
+@pytest.mark.parametrize("scopes", [(), ("everything",), ("read", "write")])
+def test_scopes_must_be_known(database: Database, scopes: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigurationError, match="feedback:write"):
+        make(database, *scopes)
+
+
+def test_keys_are_listed_by_tenant(database: Database) -> None:
+    first, second = make(database, "read")[0], make(database, "read", tenant="other")[0]
+    with database.reading() as session:
+        assert {row.public_id for row in fetch_keys(session)} == {first, second}
+        assert [row.public_id for row in fetch_keys(session, tenant="other")] == [second]

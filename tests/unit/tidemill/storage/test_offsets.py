@@ -1,0 +1,77 @@
+from typing import Any
+
+import pytest
+
+from tests.factories import NOW
+from tidemill.errors import FencedError
+from tidemill.storage.database import Database
+from tidemill.storage.offsets import (
+    Advance,
+    advance_offset,
+    fetch_offsets,
+    fetch_position,
+    write_acknowledged,
+)
+from tidemill.storage.tables import AcknowledgedCountRow
+
+
+def advance(database: Database, **over: Any) -> None:
+    defaults: dict[str, Any] = {
+        "topic": "t",
+        "partition": 0,
+        "expected": None,
+        "first_offset": 5,
+        "next_offset": 8,
+        "num_records": 3,
+        "appended_until": NOW,
+    }
+    with database.transaction() as session:
+        advance_offset(session, "g", Advance(**(defaults | over)))
+
+
+def position(database: Database, partition: int = 0) -> int | None:
+    with database.reading() as session:
+        return fetch_position(session, "g", "t", partition)
+
+
+def test_a_group_begins_and_goes_on(any_database: Database) -> None:
+    assert position(any_database) is None
+    advance(any_database)
+    assert position(any_database) == 8
+    # Offsets may have gaps: 9 records fill 12 places.
+    advance(any_database, expected=8, first_offset=9, next_offset=20, num_records=9)
+    with any_database.reading() as session:
+        row = fetch_offsets(session, "g", topic="t", partitions=[0, 1])[0]
+    assert (row.first_offset, row.next_offset, row.num_records) == (5, 20, 12)
+    assert row.appended_until == NOW
+
+
+@pytest.mark.parametrize("expected", [None, 7, 9])
+def test_who_expects_another_place_is_fenced(any_database: Database, expected: int | None) -> None:
+    advance(any_database)
+    with pytest.raises(FencedError, match=rf"t\[0\] at {expected}"):
+        advance(any_database, expected=expected)
+    assert position(any_database) == 8
+
+
+def test_who_expects_a_place_where_none_is_known_is_fenced(any_database: Database) -> None:
+    with pytest.raises(FencedError):
+        advance(any_database, expected=3)
+    assert position(any_database) is None
+
+
+def test_partitions_move_apart(database: Database) -> None:
+    advance(database)
+    advance(database, partition=1, next_offset=6)
+    assert (position(database), position(database, 1)) == (8, 6)
+
+
+def test_a_process_writes_its_count_over_the_last(database: Database) -> None:
+    for number in (1, 5):
+        with database.transaction() as session:
+            row = AcknowledgedCountRow(
+                process_id="p", topic="t", num_acknowledged=number, updated_at=NOW
+            )
+            write_acknowledged(session, row)
+    with database.reading() as session:
+        assert session.get_one(AcknowledgedCountRow, ("p", "t")).num_acknowledged == 5
