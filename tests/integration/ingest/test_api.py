@@ -1,0 +1,295 @@
+"""The API as a caller meets it, on a real database and the embedded log."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ingest.api import build_app
+from ingest.api_process import Server
+from ingest.settings import IngestSettings
+from ingest.worker import Worker
+from tests.factories import NOW, VERSION, make_interaction
+from tests.ingest_rig import METRICS
+from tidemill.contracts.events import FEEDBACK, INTERACTIONS, TOPICS, FeedbackReceived
+from tidemill.eventlog.opening import open_log
+from tidemill.settings import SharedSettings
+from tidemill.storage.database import Database
+from tidemill.storage.keys import create_key
+from tidemill.storage.tables import FeedbackRow, InteractionRow, metadata
+
+INTERACTION = make_interaction()
+GOOD = {"interaction_id": INTERACTION.interaction_id, "metric": "accepted", "value": True}
+SERVED = {
+    "interaction_id": INTERACTION.interaction_id,
+    "policy_version": VERSION,
+    "content": {"messages": [], "completion": "lights are on"},
+    "prompt_ids": [1],
+    "completion_ids": [2],
+    "consent": True,
+    "sampling": {"temperature": 1.0, "max_tokens": 8},
+    "served_at": "2026-12-01T12:00:00Z",
+}
+
+
+class Client:
+    """Calls the application in this process, with a key."""
+
+    def __init__(self, folder: Path, settings: IngestSettings) -> None:
+        metrics = folder / "metrics.toml"
+        metrics.write_text(METRICS)
+        self.shared = SharedSettings(data=folder, metrics=metrics)
+        self.settings = settings
+        self.database = Database(self.shared.database_url)
+        metadata.create_all(self.database.engine)
+        self.server = Server(self.shared, settings)
+        self.server._connect()
+        self.app = build_app(self.server.api)
+        self.keys = {scope: self.key(scope) for scope in ("admin", "feedback:write", "read")}
+
+    def key(self, scope: str, tenant: str = "default") -> str:
+        with self.database.transaction() as session:
+            return create_key(session, tenant=tenant, scopes=[scope], label="", now=NOW)[1]
+
+    def call(
+        self, method: str, path: str, body: Any = None, *, key: str | None = None
+    ) -> httpx.Response:
+        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        text = self.keys["admin"] if key is None else key
+        headers = {"authorization": f"Bearer {text}"} if text else {}
+
+        async def once() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
+                return await client.request(method, path, content=content, headers=headers)
+
+        return asyncio.run(once())
+
+    def post(self, body: Any, path: str = "/v1/feedback", **over: Any) -> httpx.Response:
+        return self.call("POST", path, body, **over)
+
+    def work(self) -> None:
+        """Let a worker read what was stored."""
+        log = open_log(self.shared)
+        worker = Worker(self.database, log, self.settings, self.server.acceptor.metrics)
+        while worker.read_once(timeout_s=0.3):
+            pass
+        worker.close()
+        log.close()
+
+    def close(self) -> None:
+        self.server._disconnect()
+        self.server._database.close()
+        self.database.close()
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    client = Client(tmp_path, IngestSettings(max_batch_items=5, max_body_bytes=4096))
+    yield client
+    client.close()
+
+
+def test_a_202_means_that_the_log_has_it(client: Client) -> None:
+    answer = client.post(GOOD | {"feedback_id": "f", "rater": "joe"})
+    assert (answer.status_code, answer.json()) == (202, {"feedback_id": "f", "status": "accepted"})
+    log = open_log(client.shared)
+    records = [
+        record
+        for partition in log.bounds(FEEDBACK)
+        for record in log.read(FEEDBACK, partition, offset=0, max_records=10)
+    ]
+    log.close()
+    (record,) = records
+    event = FeedbackReceived.model_validate_json(record.value)
+    assert (event.feedback_id, event.tenant, event.value) == ("f", "default", True)
+    assert b"joe" not in record.value
+
+
+def test_an_id_is_returned_where_none_was_sent(client: Client) -> None:
+    answer = client.post(GOOD)
+    assert answer.status_code == 202
+    assert answer.json()["feedback_id"]
+
+
+def test_a_repeat_is_harmless_and_a_conflict_is_409(client: Client) -> None:
+    body = GOOD | {"feedback_id": "f"}
+    assert client.post(body).status_code == 202
+    for _ in range(2):
+        repeat = client.post(body)
+        assert (repeat.status_code, repeat.json()["status"]) == (200, "duplicate")
+        conflict = client.post(body | {"value": False})
+        assert conflict.status_code == 409
+        # The second time only the database remembers.
+        client.work()
+        client.server.acceptor.known_feedback._recent.clear()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"metric": NaN}',
+        json.dumps(GOOD | {"value": float("nan")}).encode(),
+        json.dumps(GOOD | {"metric": "stars", "value": float("inf")}).encode(),
+        json.dumps(GOOD | {"value": {"comment": "\0"}, "metric": "note"}).encode(),
+        b'{"value": "\\ud800"}',
+        b'{"x": ' + b"[" * 1500 + b"]" * 1500 + b"}",
+        b"\xff\xfe",
+    ],
+)
+def test_a_body_that_is_no_feedback_is_422_and_says_so_in_json(client: Client, body: bytes) -> None:
+    answer = client.post(body)
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["status"] == 422
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"metric": "nobody"}, "not declared"),
+        ({"value": 0.5}, "accepted: the metric is a bool"),
+        ({"metric": "stars", "value": 9}, "outside"),
+        ({"colour": "red"}, "unknown field colour"),
+        ({"interaction_id": "x"}, "interaction_id must be"),
+    ],
+)
+def test_a_refusal_says_what_was_wrong(client: Client, change: dict[str, Any], words: str) -> None:
+    answer = client.post(GOOD | change)
+    assert answer.status_code == 422
+    assert words in answer.json()["detail"]
+
+
+def test_without_a_key_401_without_the_scope_403(client: Client) -> None:
+    assert client.post(GOOD, key="tdm_wrong").status_code == 401
+    assert client.post(GOOD, key="").headers["www-authenticate"] == "Bearer"
+    assert client.post(GOOD, key=client.keys["read"]).status_code == 403
+    assert (
+        client.call("GET", "/v1/feedback/f", key=client.keys["feedback:write"]).status_code == 403
+    )
+    assert client.post(SERVED, "/v1/interactions", key=client.keys["read"]).status_code == 403
+
+
+def test_too_large_a_body_is_413(client: Client) -> None:
+    assert client.post(b" " * 5000).status_code == 413
+
+
+def test_a_batch_has_an_answer_for_each_item(client: Client) -> None:
+    items = [
+        GOOD | {"feedback_id": "a"},
+        {"x": 1},
+        GOOD | {"feedback_id": "a"},
+        GOOD | {"feedback_id": "a", "value": False},
+        GOOD | {"feedback_id": "b", "at": "2026-12-01T12:00:00Z"},
+    ]
+    answer = client.post({"feedback": items}, "/v1/feedback:batch")
+    assert answer.status_code == 207
+    found = [(one["index"], one["status"], one["feedback_id"]) for one in answer.json()["items"]]
+    assert found == [
+        (0, "accepted", "a"),
+        (1, "rejected", None),
+        (2, "duplicate", "a"),
+        (3, "rejected", "a"),
+        (4, "accepted", "b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        [],
+        {"feedback": []},
+        {"feedback": {}},
+        {"feedback": [GOOD] * 6},
+        b"{",
+        b'{"feedback":NaN}',
+    ],
+)
+def test_a_batch_that_is_none_is_422(client: Client, body: Any) -> None:
+    assert client.post(body, "/v1/feedback:batch").status_code == 422
+
+
+def test_the_ledger_state_of_a_feedback_can_be_read(client: Client) -> None:
+    client.post(GOOD | {"feedback_id": "f"})
+    assert client.call("GET", "/v1/feedback/f").json()["state"] == "accepted"
+    client.work()
+    found = client.call("GET", "/v1/feedback/f").json()
+    assert (found["state"], found["metric"], found["value"]) == ("pending", "accepted", True)
+    assert client.call("GET", "/v1/feedback/unknown").status_code == 404
+    stranger = client.key("admin", tenant="other")
+    assert client.call("GET", "/v1/feedback/f", key=stranger).status_code == 404
+
+
+def test_a_conflict_that_slipped_past_is_seen_at_its_id(client: Client) -> None:
+    client.post(GOOD | {"feedback_id": "f"})
+    client.server.acceptor.known_feedback._recent.clear()  # as if another process had taken it
+    assert client.post(GOOD | {"feedback_id": "f", "value": False}).status_code == 202
+    client.work()
+    (letter,) = client.call("GET", "/v1/feedback/f").json()["dead_letters"]
+    assert letter["reason"] == "conflicting_body"
+
+
+def test_a_product_that_serves_itself_reports_its_interactions(client: Client) -> None:
+    answer = client.post(SERVED, "/v1/interactions")
+    assert answer.status_code == 202
+    assert answer.json()["interaction_id"] == INTERACTION.interaction_id
+    assert client.post(SERVED, "/v1/interactions").json()["status"] == "duplicate"
+    assert client.post(SERVED | {"turn": 1}, "/v1/interactions").status_code == 409
+    mismatch = SERVED | {"trajectory_id": make_interaction().trajectory_id}
+    assert client.post(mismatch, "/v1/interactions").status_code == 422
+    path = f"/v1/interactions/{INTERACTION.interaction_id}"
+    assert client.call("GET", path).status_code == 404
+    client.post(GOOD | {"feedback_id": "f"})
+    client.work()
+    found = client.call("GET", path).json()
+    assert (found["state"], found["arm"], found["reward"]) == ("open", "external", None)
+    assert client.call("GET", "/v1/feedback/f").json()["state"] == "joined"
+    with client.database.reading() as session:
+        assert session.get_one(InteractionRow, INTERACTION.interaction_id).tenant == "default"
+        assert session.get_one(FeedbackRow, ("default", "f")).state == "joined"
+
+
+def test_without_a_log_it_is_503_with_the_time_to_come_again(client: Client) -> None:
+    client.server._disconnect()
+    client.server.acceptor.sink = None
+    answer = client.post(GOOD)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    batch = client.post({"feedback": [GOOD]}, "/v1/feedback:batch")
+    assert batch.json()["items"][0]["status"] == "retry"
+
+
+def test_health_readiness_and_unknown_paths(client: Client) -> None:
+    assert client.call("GET", "/health", key="").json() == {"status": "ok"}
+    assert client.call("GET", "/ready", key="").json() == {"ready": True, "missing": []}
+    assert client.call("GET", "/nowhere").json()["status"] == 404
+    assert client.call("PUT", "/v1/feedback").json()["status"] == 405
+    client.server._sink = None
+    assert client.call("GET", "/ready", key="").status_code == 503
+
+
+def test_a_ledger_that_cannot_be_read_is_503(client: Client) -> None:
+    metadata.drop_all(client.database.engine, tables=[FeedbackRow.metadata.tables["feedback"]])
+    assert client.call("GET", "/v1/feedback/f").status_code == 503
+
+
+def test_the_schema_is_published(client: Client) -> None:
+    document = client.call("GET", "/openapi.json").json()
+    body = document["paths"]["/v1/feedback"]["post"]["requestBody"]
+    assert "metric" in body["content"]["application/json"]["schema"]["required"]
+
+
+def test_acknowledged_records_are_counted_by_topic(client: Client) -> None:
+    client.post(GOOD)
+    client.post(SERVED, "/v1/interactions")
+    client.server._write_counts()
+    assert client.server._written == {FEEDBACK: 1, INTERACTIONS: 1}
+    assert set(client.server._written) <= set(TOPICS)
