@@ -49,11 +49,13 @@ class MlflowSink:
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         import mlflow
+        from mlflow import entities
         from mlflow.exceptions import MlflowException
 
         for noisy in ("mlflow", "alembic"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
         self._refused = MlflowException
+        self._entities = entities
         self._client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
         self._model_name = model_name
         self._experiment_id = self._open_experiment(experiment)
@@ -69,10 +71,17 @@ class MlflowSink:
                 tags={"tidemill.version": record.version},
             )
             run_id = str(run.info.run_id)
-        for name, text in sheet.tags.items():
-            self._client.set_tag(run_id, name, text[:_MAX_TAG])
-        for name, value in sheet.metrics.items():
-            self._client.log_metric(run_id, name, value, step=record.revision)
+        now_ms = int(1000 * time.time())
+        self._client.log_batch(
+            run_id,
+            metrics=[
+                self._entities.Metric(name, value, now_ms, record.revision)
+                for name, value in sheet.metrics.items()
+            ],
+            tags=[
+                self._entities.RunTag(name, text[:_MAX_TAG]) for name, text in sheet.tags.items()
+            ],
+        )
         self._client.set_terminated(run_id)
         self._write_model_version(record, run_id)
         return run_id
