@@ -5,7 +5,7 @@ Shapes: B sequence, T token.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from learner.objective_choice import choose_objective
 from learner.objectives import ObjectiveInputs, compute_kl_loss, sequence_ratios
 from learner.settings import ObjectiveSettings, OptimiserSettings
-from learner.training_batch import build_training_batch
+from learner.training_batch import TrainingBatch, build_training_batch
 from tidemill.contracts.experience import Experience
 from tidemill.errors import NonFiniteError
 from tidemill.policy.adapters import (
@@ -27,6 +27,8 @@ from tidemill.policy.base_model import BaseModel
 from tidemill.policy.importance import effective_sample_size, kl_k3
 from tidemill.policy.logprobs import completion_logits, token_entropy, token_logprobs
 from tidemill.settings import LoraSettings
+
+_Key = tuple[tuple[str, tuple[int, ...]], ...]
 
 _WEIGHT, _FIRST, _SECOND, _COUNT, _RNG = "weight/", "exp_avg/", "exp_avg_sq/", "step/", "rng"
 
@@ -45,10 +47,11 @@ class _Sums:
 
     loss: float = 0.0
     kl_reference: float = 0.0
+    reference_logprobs: dict[_Key, Tensor] = field(default_factory=dict)
     kl_behaviour: float = 0.0
     entropy: float = 0.0
     num_bounded: int = 0
-    ratios: list[Tensor] | None = None
+    ratios: list[Tensor] = field(default_factory=list)
 
 
 def fresh_adapter(base: BaseModel, lora: LoraSettings, *, seed: int) -> AdapterWeights:
@@ -78,7 +81,10 @@ class Trainer:
         self._objective = choose_objective(objective)
         self._model: nn.Module = attach_adapter(base, start.lora, seed=0)
         load_adapter_state(self._model, start.tensors)
-        self._reference = load_adapter(base, start)
+        # Without a KL term nothing needs the reference, and its forward is a fifth of a step.
+        self._reference = load_adapter(base, start) if settings.kl_weight else None
+        self._reference_logprobs: dict[_Key, Tensor] = {}
+        """Of the last step: an experience comes several times in a row."""
         self._parameters = {n: p for n, p in self._model.named_parameters() if p.requires_grad}
         self._optimiser = torch.optim.AdamW(
             list(self._parameters.values()),
@@ -104,11 +110,12 @@ class Trainer:
         self._model.train()
         self._optimiser.zero_grad(set_to_none=True)
         num_tokens = sum(len(experience.completion_ids) for experience in experiences)
-        sums = _Sums(ratios=[])
+        sums = _Sums()
         size = self._settings.micro_batch_size
         for start in range(0, len(experiences), size):
             part = slice(start, start + size)
             self._accumulate(experiences[part], advantages[part], num_tokens, sums)
+        self._reference_logprobs = sums.reference_logprobs
         gradient_norm = float(
             nn.utils.clip_grad_norm_(self._parameters.values(), self._settings.max_grad_norm)
         )
@@ -118,15 +125,15 @@ class Trainer:
                 f"loss {sums.loss}, gradient norm {gradient_norm} on {len(experiences)} "
                 "experiences; the step is refused and the batch dropped"
             )
-        ratios_B = torch.cat(sums.ratios or [])
+        ratios_B = torch.cat(sums.ratios)
         share = float(effective_sample_size(ratios_B)) / len(experiences)
         for group in self._optimiser.param_groups:
             group["lr"] = self._settings.lr * math.sqrt(share)
         self._optimiser.step()
-        return {
+        known = {} if self._reference is None else {"kl_reference": sums.kl_reference / num_tokens}
+        return known | {
             "loss": sums.loss,
             "gradient_norm": gradient_norm,
-            "kl_reference": sums.kl_reference / num_tokens,
             "kl_behaviour": sums.kl_behaviour / num_tokens,
             "entropy": sums.entropy / num_tokens,
             "bounded_fraction": sums.num_bounded / num_tokens,
@@ -179,8 +186,6 @@ class Trainer:
         target_N = token_logprobs(logits_NV, ids_N, temperature=temperature_N)
         with torch.no_grad():
             entropy_N = token_entropy(logits_NV.detach(), temperature=temperature_N)
-            reference_logits_NV, _ = completion_logits(self._reference, batch.tokens)
-            reference_N = token_logprobs(reference_logits_NV, ids_N, temperature=temperature_N)
         zeros_BT = torch.zeros_like(batch.behaviour_logprobs_BT)
         inputs = ObjectiveInputs(
             target_logprobs_BT=zeros_BT.masked_scatter(mask_BT, target_N),
@@ -189,18 +194,31 @@ class Trainer:
             advantages_B=batch.advantages_B,
         )
         output = self._objective(inputs)
-        kl_loss = compute_kl_loss(target_N, reference_N).sum()
-        loss = (output.loss_BT.sum() + self._settings.kl_weight * kl_loss) / num_tokens
+        total = output.loss_BT.sum()
+        if self._reference is not None:
+            key = tuple((e.experience_id, e.completion_ids) for e in experiences)
+            reference_N = self._reference_logprobs.get(key)
+            if reference_N is None:
+                reference_N = _score(self._reference, batch, temperature_N)
+            sums.reference_logprobs[key] = reference_N
+            sums.kl_reference += float(kl_k3(reference_N - target_N.detach()).sum())
+            total = total + self._settings.kl_weight * compute_kl_loss(target_N, reference_N).sum()
+        loss = total / num_tokens
         loss.backward()  # type: ignore[no-untyped-call]
         target_N = target_N.detach()
         behaviour_N = batch.behaviour_logprobs_BT[mask_BT]
         sums.loss += float(loss.detach())
-        sums.kl_reference += float(kl_k3(reference_N - target_N).sum())
         sums.kl_behaviour += float(kl_k3(target_N - behaviour_N).sum())
         sums.entropy += float(entropy_N.sum())
         sums.num_bounded += int(output.bounded_BT.sum())
-        if sums.ratios is not None:
-            sums.ratios.append(sequence_ratios(inputs))
+        sums.ratios.append(sequence_ratios(inputs))
+
+
+@torch.no_grad()
+def _score(model: nn.Module, batch: TrainingBatch, temperature_N: Tensor) -> Tensor:
+    """Return logprobs_N of a model that is not trained."""
+    logits_NV, ids_N = completion_logits(model, batch.tokens)
+    return token_logprobs(logits_NV, ids_N, temperature=temperature_N)
 
 
 def _copy(tensor: Tensor) -> Tensor:

@@ -160,11 +160,21 @@ def test_a_small_effective_sample_size_lowers_the_learning_rate(
 def test_the_kl_term_pulls_back_to_the_reference(
     base: BaseModel, start: AdapterWeights, batch: Sequence[Experience]
 ) -> None:
-    free, held = trainer_of(base, start, kl_weight=0.0), trainer_of(base, start, kl_weight=5.0)
+    free, held = trainer_of(base, start, kl_weight=1e-9), trainer_of(base, start, kl_weight=5.0)
     for _ in range(6):
         loose = free.step(batch, ADVANTAGES)["kl_reference"]
         tight = held.step(batch, ADVANTAGES)["kl_reference"]
     assert tight < loose / 2
+
+
+def test_without_a_kl_weight_the_reference_is_not_computed(
+    base: BaseModel, start: AdapterWeights, batch: Sequence[Experience]
+) -> None:
+    free, tiny = trainer_of(base, start, kl_weight=0.0), trainer_of(base, start, kl_weight=1e-12)
+    assert "kl_reference" not in free.step(batch, ADVANTAGES)
+    tiny.step(batch, ADVANTAGES)
+    for name, tensor in free.adapter().tensors.items():
+        assert torch.allclose(tensor, tiny.adapter().tensors[name], atol=1e-6), name
 
 
 def test_kept_mass_turns_into_the_truncated_distribution() -> None:
