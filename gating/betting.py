@@ -28,6 +28,9 @@ LIFT_BETS = Bets((0.04, 0.12, 0.22, 0.38, 0.6), (0.08, 0.23, 0.23, 0.23, 0.23))
 MARGIN_BETS = Bets((0.25, 0.5, 0.95), (0.2, 0.3, 0.5))
 """For margins that both arms hold easily: small, nearly constant values want high bets."""
 
+_CHUNK = 200_000
+"""Values times grid points that are weighed at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class EProcess:
@@ -96,20 +99,24 @@ def compute_interval(outcomes: Sequence[float], *, alpha: float = 0.05) -> tuple
     values_u, repeats_u = np.unique(values_n, return_counts=True)
     counts_u = repeats_u.astype(np.float64)
     limit = np.log(2 / alpha)
-    kept = [
-        float(mean)
-        for mean in np.linspace(0.0, 1.0, 201)
-        if _final_log_wealth(values_u - mean, counts_u) < limit
-        and _final_log_wealth(mean - values_u, counts_u) < limit
-    ]
-    if not kept:  # every grid point is ruled out: the mean lies between two
-        kept = [float(values_n.mean())]
-    return max(0.0, kept[0] - 0.005), min(1.0, kept[-1] + 0.005)
+    grid_m = np.linspace(0.0, 1.0, 201)
+    chunks = np.array_split(grid_m, max(1, values_u.size * grid_m.size // _CHUNK))
+    inside_m = np.concatenate([_is_inside(values_u, counts_u, means, limit) for means in chunks])
+    kept = grid_m[inside_m]
+    if kept.size == 0:  # every grid point is ruled out: the mean lies between two
+        kept = values_n.mean(keepdims=True)
+    return max(0.0, float(kept[0]) - 0.005), min(1.0, float(kept[-1]) + 0.005)
 
 
-def _final_log_wealth(values_u: Floats, counts_u: Floats) -> float:
-    logs_ub = np.log1p(np.multiply.outer(values_u, LIFT_BETS.sizes))
-    return float(_log_mean_exp((counts_u @ logs_ub)[None, :], LIFT_BETS)[0])
+def _is_inside(
+    values_u: Floats, counts_u: Floats, means_m: Floats, limit: float
+) -> NDArray[np.bool_]:
+    differences_mu = values_u[None, :] - means_m[:, None]
+    higher_mub = np.log1p(np.multiply.outer(differences_mu, LIFT_BETS.sizes))
+    lower_mub = np.log1p(np.multiply.outer(-differences_mu, LIFT_BETS.sizes))
+    higher_m = _log_mean_exp(np.einsum("u,mub->mb", counts_u, higher_mub), LIFT_BETS)
+    lower_m = _log_mean_exp(np.einsum("u,mub->mb", counts_u, lower_mub), LIFT_BETS)
+    return np.asarray(np.maximum(higher_m, lower_m) < limit)
 
 
 def _log_mean_exp(logs_nb: Floats, bets: Bets) -> Floats:

@@ -22,7 +22,7 @@ from tidemill.storage.database import Database
 from tidemill.tracking import MlflowSink, TrackingMirror, read_run
 
 # MLflow and its dependencies warn about themselves.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
 
 VERSIONS = ("v1-000000000001", "v2-000000000002", "v3-000000000003")
 WHY = Why(reason="because", actor="test")
@@ -60,7 +60,7 @@ def server(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 
 def _wait(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    until = time.monotonic() + 120
+    until = time.monotonic() + 240
     while time.monotonic() < until:
         assert process.poll() is None, log.read_text()
         try:
