@@ -15,22 +15,36 @@ class ResetReason(StrEnum):
     """A verdict rejected a version of this lineage."""
     ROLLED_BACK = "rolled_back"
     """A version of this lineage, or an ancestor, left because it did harm."""
+    SUCCEEDED = "succeeded"
+    """A version that this learner published in an earlier lineage became champion."""
     OVER_STALE = "over_stale"
     """Even the newest live data would pass the staleness bound."""
 
 
 def find_judged(
-    moves: Iterable[tuple[str, str]], *, own: Collection[str], ancestors: Collection[str]
+    moves: Iterable[tuple[str, str]],
+    *,
+    own: Collection[str],
+    former: Collection[str],
+    ancestors: Collection[str],
 ) -> ResetReason | None:
     """Return what the registry's moves (version, move) mean for a lineage; None = nothing.
 
     A superseded version was not judged: learning goes on.
+
+    Args:
+        moves: in their order.
+        own: what the lineage published.
+        former: what earlier lineages of the same learner published.
+        ancestors: what the lineage started from, back to the base.
     """
     for version, move in moves:
         if move == Move.REJECT and version in own:
             return ResetReason.REJECTED
         if move == Move.ROLL_BACK and (version in own or version in ancestors):
             return ResetReason.ROLLED_BACK
+        if move == Move.PROMOTE and version in former and version not in ancestors:
+            return ResetReason.SUCCEEDED
     return None
 
 

@@ -109,18 +109,21 @@ class LiveLearner:
             return Did.RESET
         if state.current_round is None:
             records = {record.version: record for record in self.registry.list()}
-            if self._reset_if_needed(state, records):
-                return Did.RESET
-            if self._is_publishing_due(state):
+            reason, state = self._look_at_moves(state, records)
+            is_last_word = reason is ResetReason.OVER_STALE and state.has_unpublished_steps
+            if is_last_word or (reason is None and self._is_publishing_due(state)):
                 return self._publish(state)
+            if reason is not None:
+                self._reset_to_champion(reason)
+                return Did.RESET
             if not self._begin_round(state, records):
                 return Did.WAITED
         return self._step()
 
-    def _reset_if_needed(self, state: LearnerState, records: Mapping[str, PolicyRecord]) -> bool:
-        traffic = self.registry.traffic()
-        if traffic.champion is None:
-            return False
+    def _look_at_moves(
+        self, state: LearnerState, records: Mapping[str, PolicyRecord]
+    ) -> tuple[ResetReason | None, LearnerState]:
+        """Return why this lineage has to end, None = it goes on; and the state, moves noted."""
         with self.database.reading() as session:
             moves = fetch_moves_after(
                 session,
@@ -129,26 +132,32 @@ class LiveLearner:
                 tenant=self.registry.tenant,
             )
         parents = {version: record.parent for version, record in records.items()}
+        own = state.published_versions
         reason = find_judged(
             [(version, move) for _, version, move in moves],
-            own=state.published_versions,
+            own=own,
+            former={v for v, r in records.items() if self._is_own(r) and v not in own},
             ancestors=find_ancestors(state.start_version, parents),
         )
-        served = [v for v in (traffic.champion, traffic.challenger) if v in records]
+        traffic = self.registry.traffic()
+        served = {traffic.champion, traffic.challenger}
         if reason is None and is_live_data_over_stale(
-            [records[version].step for version in served if version is not None],
+            [record.step for version, record in records.items() if version in served],
             learner_step=state.step,
             num_uses=self.settings.uses_per_experience,
             max_staleness=self.settings.max_staleness_steps,
         ):
             reason = ResetReason.OVER_STALE
-        if reason is not None:
-            self._reset(self.registry.get(traffic.champion), reason)
-            return True
-        if moves:
+        if moves and reason is None:
             # Durable with the next step; looking at a move twice does no harm before that.
-            self.state = replace(state, last_transition=moves[-1][0])
-        return False
+            state = replace(state, last_transition=moves[-1][0])
+            self.state = state
+        return reason, state
+
+    def _reset_to_champion(self, reason: ResetReason) -> None:
+        champion = self.registry.champion()
+        if champion is not None:
+            self._reset(champion, reason)
 
     def _reset(self, champion: PolicyRecord, reason: ResetReason) -> None:
         """Begin a lineage at the champion: its weights and step, a fresh optimiser."""
@@ -270,8 +279,7 @@ class LiveLearner:
     def _absorb_published(self, state: LearnerState) -> LearnerState:
         """Take note of versions that were published after the checkpoint was written."""
         for record in self.registry.list():
-            is_own = record.provenance.get("learner") == self.name
-            if is_own and record.number > state.published_number:
+            if self._is_own(record) and record.number > state.published_number:
                 state = _note(state, record, record.created_at.timestamp())
         return state
 
@@ -298,6 +306,9 @@ class LiveLearner:
             "reward": sum(e.reward for e in batch) / len(batch),
             "max_staleness": float(max(staleness)),
         }
+
+    def _is_own(self, record: PolicyRecord) -> bool:
+        return record.provenance.get("learner") == self.name
 
     def _clock(self) -> float:
         return self.now().timestamp()

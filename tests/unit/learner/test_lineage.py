@@ -15,12 +15,17 @@ from learner.lineage import ResetReason, find_ancestors, find_judged, is_live_da
         ([("v1", "roll_back")], ResetReason.ROLLED_BACK),
         ([("v9", "roll_back"), ("v2", "restore")], None),
         ([("v1", "reject")], None),
+        ([("v7", "promote")], ResetReason.SUCCEEDED),
+        ([("v2", "promote")], None),
     ],
 )
 def test_only_verdicts_on_the_own_lineage_count(
     moves: list[tuple[str, str]], expected: ResetReason | None
 ) -> None:
-    assert find_judged(moves, own=["v3", "v4"], ancestors=["v2", "v1"]) == expected
+    assert (
+        find_judged(moves, own=["v3", "v4"], former=["v2", "v7"], ancestors=["v2", "v1"])
+        == expected
+    )
 
 
 @pytest.mark.parametrize(

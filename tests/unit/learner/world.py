@@ -20,6 +20,7 @@ from tidemill.policy.engine.batch_engine import generate
 from tidemill.policy.engine.requests import GenerationRequest
 from tidemill.registry import PolicyRecord, PolicyRegistry, Why
 from tidemill.settings import DatabaseSettings, LoraSettings, PolicySettings, SharedSettings
+from tidemill.snapshots.store import SnapshotStore
 from tidemill.storage.database import Database
 from tidemill.storage.experiences import insert_experiences
 
@@ -51,7 +52,10 @@ class World:
         return learner.registry.get(version)
 
     def experiences(self, count: int, *, version: str, seed: int = 0) -> list[Experience]:
-        """Sample completions of a few prompts from the base; reward = starts with an even id."""
+        """Sample completions of a few prompts; reward 1 when the first id is even.
+
+        An unknown version samples from the base.
+        """
         requests = [
             GenerationRequest(
                 request_id=str(index),
@@ -60,7 +64,9 @@ class World:
             )
             for index in range(count)
         ]
-        generations = generate(load_adapter(self.base, None), self.base, requests)
+        store = SnapshotStore(self.shared.snapshots_path)
+        snapshot = store.load(version) if version in store.versions() else None
+        generations = generate(load_adapter(self.base, snapshot), self.base, requests)
         return [
             make_experience(
                 experience_id=f"{seed:04d}-{index:05d}",
