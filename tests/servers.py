@@ -40,6 +40,8 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
+broker.heartbeat.interval.ms=200
+broker.session.timeout.ms=1500
 """
 
 

@@ -36,7 +36,8 @@ class KafkaSink:
     """Implements `EventSink`; `append` never blocks, not even without a broker.
 
     One thread hands records to the producer in their order (its `send` may wait for metadata), one
-    fails what was not acknowledged in time.
+    fails what was not acknowledged in time. After a failure the producer is replaced: one whose
+    batch ran out of time while its broker was away may never recover by itself.
     """
 
     def __init__(self, settings: KafkaLogSettings, has_topic: Callable[[str], bool]) -> None:
@@ -49,24 +50,12 @@ class KafkaSink:
         Raises:
             EventLogUnavailableError: no broker answers.
         """
+        self._settings = settings
         self._timeout_s = settings.append_timeout_s
         self._has_topic = has_topic
         self._topics: set[str] = set()
-        timeout_ms = int(self._timeout_s * 1000)
-        with kafka_errors("connecting a producer"):
-            self._producer = KafkaProducer(
-                **client_options(settings),
-                acks="all",
-                enable_idempotence=True,
-                compression_type="zstd",
-                batch_size=128 << 10,
-                max_request_size=MAX_MESSAGE_BYTES,
-                allow_auto_create_topics=False,
-                request_timeout_ms=timeout_ms,
-                delivery_timeout_ms=timeout_ms,
-                max_block_ms=timeout_ms,
-                metrics_enabled=False,
-            )
+        self._producer: KafkaProducer | None = _connect(settings, settings.connect_timeout_s)
+        self._is_suspect = threading.Event()
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._waiting: deque[_Entry] = deque()
         self._lock = threading.Lock()
@@ -106,9 +95,7 @@ class KafkaSink:
             self._closed.set()
             self._queue.put(None)
         self._sender.join()
-        # What misses its deadline has failed already.
-        with suppress(KafkaError):
-            self._producer.close(timeout=self._timeout_s)
+        self._disconnect(self._timeout_s)
         self._watch.join()
 
     def _send_all(self) -> None:
@@ -117,15 +104,42 @@ class KafkaSink:
                 continue
             try:
                 self._check_known(entry.topic)
-                sent = self._producer.send(entry.topic, key=entry.key.encode(), value=entry.value)
+                sent = self._live_producer().send(
+                    entry.topic, key=entry.key.encode(), value=entry.value
+                )
             except EventLogError as error:
                 _fail(entry, error)
             except Exception as error:
                 # The thread must live on, whatever one record met.
-                _fail(entry, _unavailable(entry.topic, error))
+                self._refuse(entry, error)
             else:
                 sent.add_callback(_acknowledge, entry)
-                sent.add_errback(_refuse, entry)
+                sent.add_errback(self._refuse, entry)
+
+    def _live_producer(self) -> KafkaProducer:
+        if self._is_suspect.is_set():
+            self._disconnect(0.0)
+        if self._producer is None:
+            self._producer = _connect(self._settings, self._timeout_s)
+            self._is_suspect.clear()
+        return self._producer
+
+    def _disconnect(self, timeout_s: float) -> None:
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        try:
+            producer.close(timeout=timeout_s)
+        except KafkaError:
+            # Closing waits for its records first; those that are left have failed already.
+            producer._sender.force_close()  # noqa: SLF001
+            with suppress(KafkaError):
+                producer.close(timeout=1.0)
+
+    def _refuse(self, entry: _Entry, error: BaseException) -> None:
+        self._is_suspect.set()
+        message = f"Kafka took no record for {entry.topic}: {error!r}"
+        _fail(entry, EventLogUnavailableError(message))
 
     def _check_known(self, topic: str) -> None:
         if topic in self._topics:
@@ -141,16 +155,37 @@ class KafkaSink:
                 self._waiting[0].future.done() or self._waiting[0].deadline <= now
             ):
                 entry = self._waiting.popleft()
-                _fail(
-                    entry,
-                    EventLogUnavailableError(
-                        f"Kafka did not acknowledge a record for {entry.topic} within "
-                        f"{self._timeout_s:g} s; it may still appear"
-                    ),
-                )
+                if not entry.future.done():
+                    self._is_suspect.set()
+                    _fail(entry, self._too_late(entry))
             if self._closed.is_set() and not self._waiting:
                 return
             time.sleep(0.02)
+
+    def _too_late(self, entry: _Entry) -> EventLogUnavailableError:
+        return EventLogUnavailableError(
+            f"Kafka did not acknowledge a record for {entry.topic} within {self._timeout_s:g} s; "
+            "it may still appear"
+        )
+
+
+def _connect(settings: KafkaLogSettings, timeout_s: float) -> KafkaProducer:
+    timeout_ms = int(settings.append_timeout_s * 1000)
+    options = client_options(settings) | {"bootstrap_timeout_ms": int(timeout_s * 1000)}
+    with kafka_errors("connecting a producer"):
+        return KafkaProducer(
+            **options,
+            acks="all",
+            enable_idempotence=True,
+            compression_type="zstd",
+            batch_size=128 << 10,
+            max_request_size=MAX_MESSAGE_BYTES,
+            allow_auto_create_topics=False,
+            request_timeout_ms=timeout_ms,
+            delivery_timeout_ms=timeout_ms,
+            max_block_ms=timeout_ms,
+            metrics_enabled=False,
+        )
 
 
 def _acknowledge(entry: _Entry, metadata: Any) -> None:
@@ -159,14 +194,6 @@ def _acknowledge(entry: _Entry, metadata: Any) -> None:
     )
     with suppress(InvalidStateError):
         entry.future.set_result(place)
-
-
-def _refuse(entry: _Entry, error: BaseException) -> None:
-    _fail(entry, _unavailable(entry.topic, error))
-
-
-def _unavailable(topic: str, error: BaseException) -> EventLogUnavailableError:
-    return EventLogUnavailableError(f"Kafka took no record for {topic}: {error!r}")
 
 
 def _fail(entry: _Entry, error: EventLogError) -> None:
