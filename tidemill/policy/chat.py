@@ -53,9 +53,7 @@ def encode_text(base: BaseModel, text: str) -> list[int]:
 
 def decode_completion(base: BaseModel, ids: Sequence[int]) -> str:
     """Return the text of completion tokens, without special tokens."""
-    text: str = base.tokenizer.decode(
-        list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
-    )
+    text: str = base.tokenizer.backend_tokenizer.decode(list(ids), skip_special_tokens=True)
     return text
 
 
