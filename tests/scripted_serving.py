@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import openai
@@ -23,7 +23,6 @@ from tests.memory_log import MemoryLog
 from tests.servers import free_port
 from tidemill.contracts.codec import decode
 from tidemill.contracts.events import INTERACTIONS, FinishReason, InteractionServed
-from tidemill.eventlog.base import EventLog
 from tidemill.eventlog.spool import Spool
 from tidemill.policy.base_model import BaseModel
 from tidemill.policy.chat import encode_text
@@ -117,7 +116,7 @@ def _alternatives(request: GenerationRequest, token_id: int) -> tuple[TokenAlter
 class FixedTraffic:
     """A registry that a test sets."""
 
-    now: Traffic = field(default_factory=lambda: Traffic(champion=CHAMPION))
+    now: Traffic
 
     def traffic(self) -> Traffic:
         return self.now
@@ -133,6 +132,8 @@ class Scripted:
     registry: FixedTraffic
     may_speak: threading.Event
     swaps: list[SwapRecord]
+    engine: list[type[ScriptedEngine]]
+    """The kind that the next version gets."""
     port: int
 
     @property
@@ -163,19 +164,20 @@ def scripted_serving(
     folder: Path,
     say: Say,
     *,
-    log: EventLog | None = None,
+    log: MemoryLog | None = None,
     settings: ServingSettings | None = None,
 ) -> Iterator[Scripted]:
-    """Serve scripted answers while the block runs."""
+    """Serve scripted answers while the block runs; the champion is there when it begins."""
     settings = settings or ServingSettings()
     memory, spool, may_speak = MemoryLog(), Spool(folder / "spool"), threading.Event()
     swaps: list[SwapRecord] = []
     may_speak.set()
     scheduler = Scheduler(max_in_flight=settings.max_batch + settings.max_waiting)
-    registry = FixedTraffic()
+    registry = FixedTraffic(Traffic(champion=CHAMPION))
+    engine: list[type[ScriptedEngine]] = [ScriptedEngine]
     watcher = Watcher(
         registry=registry,
-        load_version=lambda _: lambda: ScriptedEngine(base, say, may_speak),
+        load_version=lambda _: lambda kind=engine[0]: kind(base, say, may_speak),
         scheduler=scheduler,
         record_swap=swaps.append,
         refused_retry_s=1.0,
@@ -208,7 +210,7 @@ def scripted_serving(
     while not http.started:
         time.sleep(0.005)
     try:
-        yield Scripted(service, memory, spool, registry, may_speak, swaps, port)
+        yield Scripted(service, log or memory, spool, registry, may_speak, swaps, engine, port)
     finally:
         may_speak.set()
         http.should_exit = True

@@ -155,8 +155,10 @@ def installation(data: Path, **shared: object) -> Iterator[Installation]:
             now=datetime.now(UTC),
         )
     base = load_base(settings.base_path, settings=settings.policy)
-    yield Installation(settings, database, base, key)
-    database.close()
+    try:
+        yield Installation(settings, database, base, key)
+    finally:
+        database.close()
 
 
 class _Reachable:
@@ -251,12 +253,14 @@ class ServingProcess(_Reachable):
 
 
 @contextmanager
-def serving(place: Installation, **settings: object) -> Iterator[ServingThread]:
-    """Serve on threads of this process while the block runs; ready when it begins."""
+def serving(
+    place: Installation, *, wait: bool = True, **settings: object
+) -> Iterator[ServingThread]:
+    """Serve on threads of this process while the block runs; ready when it begins, if it can."""
     server = ServingThread(place, **settings)
     server.start()
     try:
-        if place.registry.champion() is not None:
+        if wait and place.registry.champion() is not None:
             server.wait_until(lambda body: body["ready"])
         yield server
     finally:
