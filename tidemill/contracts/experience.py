@@ -6,7 +6,7 @@ so that a replay of the log can be compared with the original.
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 
@@ -63,7 +63,9 @@ class Experience:
     @property
     def digest(self) -> str:
         """SHA-256 of the content; floats by their shortest exact text."""
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        # Not `asdict`, which copies every token one by one.
+        content = {one.name: getattr(self, one.name) for one in fields(self)}
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
