@@ -22,6 +22,9 @@ class DropReason(StrEnum):
     """Sampled with top-p or top-k, but the mass that was left is unknown."""
     TOO_LONG = "too_long"
     NON_FINITE = "non_finite"
+    """A number in it, or the step that it was in, is NaN or infinite."""
+    OUT_OF_RANGE = "out_of_range"
+    """The reward is not in [0, 1]."""
 
 
 def compute_staleness(*, learner_step: int, version_step: int) -> int:
@@ -52,5 +55,6 @@ def find_unfit(experience: Experience, *, max_tokens: int) -> DropReason | None:
             DropReason.TOO_LONG,
         ),
         (not all(map(math.isfinite, values)), DropReason.NON_FINITE),
+        (not 0 <= experience.reward <= 1, DropReason.OUT_OF_RANGE),
     )
     return next((reason for is_unfit, reason in checks if is_unfit), None)

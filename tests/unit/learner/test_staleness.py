@@ -32,6 +32,7 @@ def test_the_bound_holds_for_the_last_use_too(staleness: int, expected: bool) ->
         ({"prompt_ids": (1,) * 62}, DropReason.TOO_LONG),
         ({"behaviour_logprobs": (0.0, float("nan"), 0.0)}, DropReason.NON_FINITE),
         ({"reward": float("inf"), "components": {}}, DropReason.NON_FINITE),
+        ({"reward": 1.5, "components": {}}, DropReason.OUT_OF_RANGE),
     ],
 )
 def test_unfit_experiences_have_a_reason(over: dict[str, object], reason: DropReason) -> None:
