@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient, KafkaConsumer
 
 from tidemill.errors import EventLogError, EventLogUnavailableError
 from tidemill.eventlog.base import Bounds, EventSink, EventSource, PositionLoader, Record
-from tidemill.eventlog.kafka_clients import MAX_MESSAGE_BYTES, client_options, kafka_errors
+from tidemill.eventlog.kafka_clients import MAX_MESSAGE_BYTES, client_options, connect, kafka_errors
 from tidemill.eventlog.kafka_sink import KafkaSink
 from tidemill.eventlog.kafka_source import KafkaSource, to_record
 from tidemill.eventlog.topics import check_topic
@@ -159,16 +159,19 @@ class KafkaLog:
 
     def _admin(self) -> KafkaAdminClient:
         if self._admin_client is None:
-            self._admin_client = KafkaAdminClient(**client_options(self._settings))
+            self._admin_client = connect(KafkaAdminClient, client_options(self._settings))
         return self._admin_client
 
     def _reader(self) -> KafkaConsumer:
         if self._reader_client is None:
-            self._reader_client = KafkaConsumer(
-                **client_options(self._settings),
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-                allow_auto_create_topics=False,
-                metrics_enabled=False,
+            self._reader_client = connect(
+                KafkaConsumer,
+                client_options(self._settings)
+                | {
+                    "enable_auto_commit": False,
+                    "auto_offset_reset": "earliest",
+                    "allow_auto_create_topics": False,
+                    "metrics_enabled": False,
+                },
             )
         return self._reader_client

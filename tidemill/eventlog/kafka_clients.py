@@ -1,10 +1,11 @@
 """How every Kafka client of ours is set up, and what its errors mean to the rest."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.errors import KafkaError
+from kafka.net.compat import KafkaNetClient
 
 from tidemill.errors import EventLogUnavailableError
 from tidemill.settings import KafkaLogSettings
@@ -29,6 +30,30 @@ def client_options(settings: KafkaLogSettings) -> dict[str, Any]:
         options["sasl_plain_username"] = settings.sasl_username
         options["sasl_plain_password"] = settings.sasl_password
     return options
+
+
+Client = TypeVar("Client")
+
+
+def connect(kind: Callable[..., Client], options: dict[str, Any]) -> Client:
+    """Return a new client of a kind, or end what a failed one began: its thread and its sockets.
+
+    Raises:
+        EventLogUnavailableError: no broker answers.
+    """
+    begun: list[KafkaNetClient] = []
+
+    def begin(**network: Any) -> KafkaNetClient:
+        begun.append(KafkaNetClient(**network))
+        return begun[-1]
+
+    with kafka_errors("connecting"):
+        try:
+            return kind(**options, kafka_client=begin)
+        except KafkaError:
+            for network in begun:
+                network.close()
+            raise
 
 
 @contextmanager

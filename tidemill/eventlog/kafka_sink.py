@@ -16,7 +16,7 @@ from kafka.errors import KafkaError
 
 from tidemill.errors import EventLogError, EventLogUnavailableError
 from tidemill.eventlog.base import Position
-from tidemill.eventlog.kafka_clients import MAX_MESSAGE_BYTES, client_options, kafka_errors
+from tidemill.eventlog.kafka_clients import MAX_MESSAGE_BYTES, client_options, connect
 from tidemill.eventlog.topics import check_size, check_topic
 from tidemill.settings import KafkaLogSettings
 
@@ -171,21 +171,23 @@ class KafkaSink:
 
 def _connect(settings: KafkaLogSettings, timeout_s: float) -> KafkaProducer:
     timeout_ms = int(settings.append_timeout_s * 1000)
-    options = client_options(settings) | {"bootstrap_timeout_ms": int(timeout_s * 1000)}
-    with kafka_errors("connecting a producer"):
-        return KafkaProducer(
-            **options,
-            acks="all",
-            enable_idempotence=True,
-            compression_type="zstd",
-            batch_size=128 << 10,
-            max_request_size=MAX_MESSAGE_BYTES,
-            allow_auto_create_topics=False,
-            request_timeout_ms=timeout_ms,
-            delivery_timeout_ms=timeout_ms,
-            max_block_ms=timeout_ms,
-            metrics_enabled=False,
-        )
+    return connect(
+        KafkaProducer,
+        client_options(settings)
+        | {
+            "bootstrap_timeout_ms": int(timeout_s * 1000),
+            "acks": "all",
+            "enable_idempotence": True,
+            "compression_type": "zstd",
+            "batch_size": 128 << 10,
+            "max_request_size": MAX_MESSAGE_BYTES,
+            "allow_auto_create_topics": False,
+            "request_timeout_ms": timeout_ms,
+            "delivery_timeout_ms": timeout_ms,
+            "max_block_ms": timeout_ms,
+            "metrics_enabled": False,
+        },
+    )
 
 
 def _acknowledge(entry: _Entry, metadata: Any) -> None:

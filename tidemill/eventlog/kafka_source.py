@@ -8,7 +8,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tidemill.eventlog.base import PositionLoader, Record, TopicPartition
-from tidemill.eventlog.kafka_clients import client_options, kafka_errors
+from tidemill.eventlog.kafka_clients import client_options, connect, kafka_errors
 from tidemill.eventlog.kafka_sink import to_moment
 from tidemill.settings import KafkaLogSettings
 
@@ -70,22 +70,24 @@ class KafkaSource:
             EventLogUnavailableError: no broker answers.
         """
         self._load_position = positions
-        with kafka_errors("connecting a consumer"):
-            self._consumer = KafkaConsumer(
-                **client_options(settings),
-                group_id=group,
-                enable_auto_commit=False,
+        self._consumer = connect(
+            KafkaConsumer,
+            client_options(settings)
+            | {
+                "group_id": group,
+                "enable_auto_commit": False,
                 # Only where retention took the records before the position.
-                auto_offset_reset="earliest",
+                "auto_offset_reset": "earliest",
                 # Partition n of every topic to the same member.
-                partition_assignment_strategy=[RangePartitionAssignor],
-                session_timeout_ms=10_000,
-                heartbeat_interval_ms=500,
-                allow_auto_create_topics=False,
-                metrics_enabled=False,
-            )
-            self._assignment = _Assignment(self._consumer)
-            self._consumer.subscribe(topics=list(topics), listener=self._assignment)
+                "partition_assignment_strategy": [RangePartitionAssignor],
+                "session_timeout_ms": 10_000,
+                "heartbeat_interval_ms": 500,
+                "allow_auto_create_topics": False,
+                "metrics_enabled": False,
+            },
+        )
+        self._assignment = _Assignment(self._consumer)
+        self._consumer.subscribe(topics=list(topics), listener=self._assignment)
 
     def poll(self, *, max_records: int, timeout_s: float) -> list[Record]:
         """Return records of the assigned partitions, in order within each; empty at timeout.
