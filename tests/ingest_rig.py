@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import select
 
+from ingest.member import Member
 from ingest.settings import IngestSettings
-from ingest.worker import Worker
 from tests.factories import NOW
 from tests.memory_log import MemoryLog, MemorySource
 from tidemill.contracts.experience import Experience
@@ -53,12 +53,14 @@ class Rig:
     database: Database
     log: MemoryLog = field(default_factory=MemoryLog)
     metrics: MetricsFile = field(default_factory=lambda: parse_metrics(METRICS))
-    settings: IngestSettings = IngestSettings(close_grace_s=0, unmatched_after_s=600)
+    settings: IngestSettings = field(
+        default_factory=lambda: IngestSettings(close_grace_s=0, unmatched_after_s=600)
+    )
     clock: datetime = NOW
-    worker: Worker = field(init=False)
+    worker: Member = field(init=False)
 
     def __post_init__(self) -> None:
-        self.worker = Worker(
+        self.worker = Member(
             self.database, self.log, self.settings, self.metrics, now=lambda: self.clock
         )
 

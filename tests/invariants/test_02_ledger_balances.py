@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select, text
 from typer.testing import CliRunner
 
-from ingest.worker import Worker
+from ingest.member import Member
 from tests.factories import make_feedback, make_interaction
 from tests.ingest_processes import METRICS, ROUNDS, Installation, installation
 from tidemill.cli.main import app
@@ -75,7 +75,7 @@ def digests_without_kills(made: Installation, folder: Path) -> dict[str, str]:
     upgrade(fresh)
     with made.open_log() as log:
         options = made.settings.model_copy(update={"poll_records": 500, "consumer_group": "again"})
-        worker = Worker(fresh, log, options, parse_metrics(METRICS))
+        worker = Member(fresh, log, options, parse_metrics(METRICS))
         while worker.read_once(timeout_s=0.5):
             pass
         while worker.close_once():
@@ -124,7 +124,7 @@ def balanced(tmp_path: Path) -> Iterator[Installation]:
     with installation(tmp_path) as made:
         total = fill(made, seed=4, num_interactions=60)
         with made.open_log() as log:
-            worker = Worker(made.database, log, made.settings, parse_metrics(METRICS))
+            worker = Member(made.database, log, made.settings, parse_metrics(METRICS))
             while processed(made.database) < total:
                 worker.read_once()
             time.sleep(2.3)

@@ -11,8 +11,8 @@ import pytest
 
 from ingest.api import build_app
 from ingest.api_process import Server
+from ingest.member import Member
 from ingest.settings import IngestSettings
-from ingest.worker import Worker
 from tests.factories import NOW, VERSION, make_interaction
 from tests.ingest_rig import METRICS
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS, TOPICS, FeedbackReceived
@@ -75,7 +75,7 @@ class Client:
     def work(self) -> None:
         """Let a worker read what was stored."""
         log = open_log(self.shared)
-        worker = Worker(self.database, log, self.settings, self.server.acceptor.metrics)
+        worker = Member(self.database, log, self.settings, self.server.acceptor.metrics)
         while worker.read_once(timeout_s=0.3):
             pass
         worker.close()

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import delete, select
 
+from ingest.member import Member
 from ingest.settings import IngestSettings
-from ingest.worker import Worker
+from ingest.worker import work
 from tests.factories import make_feedback, make_interaction
 from tests.ingest_rig import METRICS, Rig, seconds
 from tests.memory_log import MemoryLog
@@ -213,10 +214,10 @@ def test_a_worker_outlives_a_database_that_is_away(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'rows.db'}")
     log = MemoryLog()
     options = IngestSettings(close_grace_s=0, batch_every_s=0, poll_timeout_s=0.01)
-    worker = Worker(database, log, options, parse_metrics(METRICS))
+    worker = Member(database, log, options, parse_metrics(METRICS))
     log.put(make_interaction(), seconds(0))
     stop = threading.Event()
-    thread = threading.Thread(target=worker.run, args=(stop,))
+    thread = threading.Thread(target=work, args=(worker, stop))
     thread.start()
     try:
         assert _until(lambda: worker.counters.get("failures", 0) > 0)
@@ -234,9 +235,9 @@ def test_the_embedded_log_is_read_joined_and_closed(database: Database, tmp_path
     log = EmbeddedLog(tmp_path / "log", EmbeddedLogSettings(num_partitions=2))
     log.create_topics((INTERACTIONS, FEEDBACK))
     options = IngestSettings(close_grace_s=0.1, close_every_s=0.05, poll_timeout_s=0.05)
-    worker = Worker(database, log, options, metrics)
+    worker = Member(database, log, options, metrics)
     stop = threading.Event()
-    thread = threading.Thread(target=worker.run, args=(stop,))
+    thread = threading.Thread(target=work, args=(worker, stop))
     thread.start()
     sink = log.sink()
     made = [make_interaction() for _ in range(20)]
