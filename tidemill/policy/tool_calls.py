@@ -13,12 +13,16 @@ from typing import Any
 
 from jsonschema import SchemaError, ValidationError
 from jsonschema.validators import validator_for
+from referencing import Registry
+from referencing.exceptions import Unresolvable
 
 from tidemill.contracts.events import ToolCall
 
 _TAGGED = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
 _MAX_CHARS = 65_536
 """A longer call is not parsed: no model has a good reason for one."""
+_NO_FETCHING: Registry[Any] = Registry()
+"""jsonschema's own would fetch a `$ref` over the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +56,15 @@ def parse_tool_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> ParsedCom
 
 def _declared(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     functions = [tool.get("function", tool) for tool in tools]
-    return {function["name"]: function.get("parameters") or {} for function in functions}
+    return {str(f.get("name", "")): f.get("parameters") or {} for f in functions}
 
 
 def _judge(body: str, schemas: Mapping[str, Any]) -> ToolCall:
     if len(body) > _MAX_CHARS:
         return _invalid("", body, f"longer than {_MAX_CHARS} characters")
     try:
-        call = json.loads(body)
+        call = json.loads(body, parse_constant=_refuse)
+        json.dumps(call, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError) as error:
         return _invalid("", body, f"not JSON: {error}"[:200])
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
@@ -80,6 +85,8 @@ def _why_invalid(call: Mapping[str, Any], schemas: Mapping[str, Any]) -> str | N
         return f"unknown tool {name!r:.80}"
     try:
         _validator(json.dumps(schemas[name], sort_keys=True)).validate(arguments)
+    except (Unresolvable, RecursionError) as error:
+        return f"the schema of {name} is wrong: {error}"[:200]
     except SchemaError as error:
         return f"the schema of {name} is wrong: {error.message}"[:200]
     except ValidationError as error:
@@ -93,7 +100,11 @@ def _validator(schema: str) -> Any:
     declared = json.loads(schema)
     kind = validator_for(declared)
     kind.check_schema(declared)
-    return kind(declared)
+    return kind(declared, registry=_NO_FETCHING)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _invalid(name: str, body: str, reason: str) -> ToolCall:
