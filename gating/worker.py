@@ -39,8 +39,7 @@ def run(shared: SharedSettings, settings: GatingSettings) -> int:
     mirror = TrackingMirror(
         parts.registry, describe_version, uri=shared.tracking_uri, settings=shared.tracking
     )
-    with Pulse(database, PART) as pulse, mirror:
-        pulse.ready = True
+    with Pulse(database, PART, ready=True, detail="the first pass") as pulse, mirror:
         while not stop.is_set():
             pulse.detail = run_pass(parts.gate)
             pulse.counters["passes"] = pulse.counters.get("passes", 0) + 1
