@@ -288,9 +288,9 @@ def test_a_batch_without_a_finite_step_is_dropped_and_learning_goes_on(
 ) -> None:
     learner = world.learner(**QUIET)
     learner.turn()
-    # Each reward is finite, their sum is not.
+    # Each log-prob is finite, the square of its distance from the truth is not.
     poisoned = [
-        replace(e, reward=1.7e308, components={})
+        replace(e, behaviour_logprobs=(-1e30,) * len(e.completion_ids))
         for e in world.experiences(4, version=champion.version)
     ]
     world.insert(poisoned)
@@ -313,17 +313,21 @@ def test_a_missing_checkpoint_is_an_error_not_a_fresh_start(
 def test_rewards_that_follow_a_token_raise_its_probability(
     world: World, champion: PolicyRecord
 ) -> None:
-    """A bandit: the first token is rewarded when its id is even."""
-    settings = {"batch_size": 16, "uses_per_experience": 3, "publish_every_experiences": 64}
-    optimiser = {"lr": 0.02, "kl_weight": 0.0}
+    """A bandit: half of all tokens are rewarded; each version learns from the one before."""
     learner = world.learner(
-        **settings, optimiser=optimiser, publish_every_s=1e9, max_batch_wait_s=1e9
+        batch_size=32,
+        uses_per_experience=3,
+        max_batch_wait_s=1e9,
+        optimiser={"lr": 3e-3, "kl_weight": 0.0},
+        publish_every_experiences=64,
+        publish_every_s=1e9,
     )
     version, means = champion.version, []
     for number in range(4):
-        batch = world.experiences(64, version=version, seed=number)
+        batch = world.experiences(64, version=version, seed=number, length=1)
         means.append(sum(e.reward for e in batch) / len(batch))
         world.insert(batch)
         run_until_idle(learner)
         version = state_of(learner).head_version
-    assert means[-1] > means[0] + 0.25
+    # About 0.53, 0.67, 0.89, 0.86.
+    assert min(means[2:]) > means[0] + 0.2

@@ -51,8 +51,10 @@ class World:
         learner.registry.promote(version, why=WHY)
         return learner.registry.get(version)
 
-    def experiences(self, count: int, *, version: str, seed: int = 0) -> list[Experience]:
-        """Sample completions of a few prompts; reward 1 when the first id is even.
+    def experiences(
+        self, count: int, *, version: str, seed: int = 0, length: int = 4
+    ) -> list[Experience]:
+        """Sample completions of a few prompts; reward 1 when the first id is below 130.
 
         An unknown version samples from the base.
         """
@@ -60,7 +62,7 @@ class World:
             GenerationRequest(
                 request_id=str(index),
                 prompt_ids=(1, 4 + index % 3, 20, 21, 2),
-                sampling=Sampling(temperature=1.0, max_tokens=4, seed=seed * 10_000 + index),
+                sampling=Sampling(temperature=1.0, max_tokens=length, seed=seed * 10_000 + index),
             )
             for index in range(count)
         ]
@@ -76,7 +78,7 @@ class World:
                 prompt_ids=generation.prompt_ids,
                 completion_ids=generation.completion_ids,
                 behaviour_logprobs=generation.logprobs,
-                reward=float(generation.completion_ids[0] % 2 == 0),
+                reward=float(generation.completion_ids[0] < 130),
             )
             for index, generation in enumerate(generations)
         ]
