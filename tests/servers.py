@@ -24,6 +24,7 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
+_IMAGE = "apache/kafka:4.1.1"
 _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -138,7 +139,7 @@ class KafkaBroker:
                 stderr=output,
             )
         deadline = time.monotonic() + timeout_s
-        while not self._answers():
+        while not _listens(self.port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise RuntimeError(f"the broker did not start: {self._last_words()}")
@@ -181,24 +182,19 @@ class KafkaBroker:
         levels = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         return ["java", *options, levels, "-cp", f"{self.home}/libs/*", *arguments]
 
-    def _answers(self) -> bool:
-        with socket.socket() as probe:
-            probe.settimeout(0.5)
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
     def _last_words(self) -> str:
         return (self.data / "broker.txt").read_text(errors="replace")[-2000:]
 
 
 def new_kafka_broker(data: Path) -> KafkaBroker:
     """Return a broker, not started, from the Apache Kafka that `KAFKA_HOME` names."""
-    home = os.environ.get("KAFKA_HOME")
-    if not home or not (Path(home) / "libs").is_dir() or shutil.which("java") is None:
+    home = _kafka_home()
+    if home is None:
         missing_server(
-            "no Kafka: set KAFKA_HOME to an unpacked Apache Kafka (with Java 17 or newer on PATH), "
-            "or TIDEMILL_TEST_BOOTSTRAP to a running broker"
+            "no Kafka to kill and restart: set KAFKA_HOME to an unpacked Apache Kafka, with Java "
+            "17 or newer on PATH"
         )
-    return KafkaBroker(Path(home).resolve(), data)
+    return KafkaBroker(home, data)
 
 
 @contextmanager
@@ -208,9 +204,63 @@ def running_kafka(data: Path) -> Iterator[str]:
     if named:
         yield named
         return
+    if _kafka_home() is None and _has_docker():
+        with _kafka_in_docker() as bootstrap:
+            yield bootstrap
+        return
+    if _kafka_home() is None:
+        missing_server(
+            "no Kafka: set KAFKA_HOME to an unpacked Apache Kafka (with Java 17 or newer on PATH), "
+            "or TIDEMILL_TEST_BOOTSTRAP to a running broker, or start Docker"
+        )
     broker = new_kafka_broker(data)
     broker.start()
     try:
         yield broker.bootstrap
     finally:
         broker.stop()
+
+
+def _kafka_home() -> Path | None:
+    home = os.environ.get("KAFKA_HOME")
+    if not home or not (Path(home) / "libs").is_dir() or shutil.which("java") is None:
+        return None
+    return Path(home).resolve()
+
+
+def _has_docker() -> bool:
+    if shutil.which("docker") is None:
+        return False
+    return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
+
+
+@contextmanager
+def _kafka_in_docker() -> Iterator[str]:
+    port = free_port()
+    lines = _PROPERTIES.format(port=port, controller=free_port(), logs="/tmp/kafka")  # noqa: S108
+    variables: list[str] = []
+    for line in lines.splitlines():
+        name, value = line.split("=", 1)
+        variables += ["--env", f"KAFKA_{name.upper().replace('.', '_')}={value}"]
+    container = f"tidemill-kafka-{uuid4().hex[:8]}"
+    options = ["--detach", "--rm", "--network", "host", "--name", container]
+    subprocess.run(["docker", "run", *options, *variables, _IMAGE], check=True, capture_output=True)
+    try:
+        _wait_for_port(port, timeout_s=120.0)
+        yield f"127.0.0.1:{port}"
+    finally:
+        subprocess.run(["docker", "kill", container], check=False, capture_output=True)
+
+
+def _wait_for_port(port: int, *, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not _listens(port):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"nobody listens on port {port} after {timeout_s:g} s")
+        time.sleep(0.05)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

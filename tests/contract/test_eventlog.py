@@ -173,6 +173,15 @@ def test_the_largest_record_fits_and_a_larger_one_is_refused(any_log: EventLog, 
         append_all(any_log, topic, [("k", largest + b"x")])
 
 
+def test_a_key_that_is_no_text_hurts_nobody_else(any_log: EventLog, topic: str) -> None:
+    sink = any_log.sink()
+    good, bad = sink.append(topic, "k", b"v"), sink.append(topic, "\ud800", b"v")
+    with pytest.raises(EventLogError, match="no Unicode text"):
+        bad.result(timeout=20)
+    assert good.result(timeout=20).offset == 0
+    sink.close()
+
+
 def test_a_member_begins_where_the_loader_says(any_log: EventLog, topic: str) -> None:
     append_all(any_log, topic, [(f"k{n % 9}", b"v") for n in range(60)])
     positions = Positions({TopicPartition(topic, 0): 5})

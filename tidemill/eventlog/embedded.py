@@ -12,7 +12,7 @@ from tidemill.eventlog.base import Bounds, EventSink, EventSource, Position, Pos
 from tidemill.eventlog.embedded_source import EmbeddedSource
 from tidemill.eventlog.embedded_store import TopicFile, create_topic
 from tidemill.eventlog.embedded_writer import Writer
-from tidemill.eventlog.topics import check_size
+from tidemill.eventlog.topics import check_record
 from tidemill.settings import EmbeddedLogSettings
 
 
@@ -33,7 +33,7 @@ class EmbeddedSink:
         `EventLogError` when the topic does not exist or the record is too large.
         """
         try:
-            check_size(topic, value)
+            check_record(topic, key, value)
         except EventLogError as error:
             refused: Future[Position] = Future()
             refused.set_exception(error)

@@ -17,7 +17,7 @@ from kafka.errors import KafkaError
 from tidemill.errors import EventLogError, EventLogUnavailableError
 from tidemill.eventlog.base import Position
 from tidemill.eventlog.kafka_clients import MAX_MESSAGE_BYTES, client_options, connect
-from tidemill.eventlog.topics import check_size, check_topic
+from tidemill.eventlog.topics import check_record, check_topic
 from tidemill.settings import KafkaLogSettings
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,7 +76,7 @@ class KafkaSink:
         entry.future.set_running_or_notify_cancel()
         try:
             check_topic(topic)
-            check_size(topic, value)
+            check_record(topic, key, value)
         except EventLogError as error:
             entry.future.set_exception(error)
             return entry.future

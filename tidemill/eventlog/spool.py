@@ -22,7 +22,7 @@ from zlib import crc32
 
 from tidemill.errors import EventLogError, EventLogUnavailableError
 from tidemill.eventlog.base import EventSink, Position
-from tidemill.eventlog.topics import check_size, check_topic
+from tidemill.eventlog.topics import check_record, check_topic
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Spool:
             EventLogUnavailableError: the disk refused; nothing was stored.
         """
         check_topic(topic)
-        check_size(topic, payload)
+        check_record(topic, key, payload)
         frame = _encode(SpooledRecord(topic, key, payload))
         with self._lock:
             try:

@@ -29,16 +29,20 @@ def check_topic(topic: str) -> str:
     return topic
 
 
-def check_size(topic: str, value: bytes) -> None:
-    """Refuse a record that is too large.
+def check_record(topic: str, key: str, value: bytes) -> None:
+    """Refuse what no log could store, before it meets the records of others.
 
     Raises:
-        EventLogError: more than `MAX_RECORD_BYTES`.
+        EventLogError: more than `MAX_RECORD_BYTES`, or a key that is not Unicode text.
     """
     if len(value) > MAX_RECORD_BYTES:
         raise EventLogError(
             f"a record of {len(value)} bytes for {topic}: at most {MAX_RECORD_BYTES}, send less"
         )
+    try:
+        key.encode()
+    except UnicodeEncodeError as error:
+        raise EventLogError(f"a key for {topic} is no Unicode text: {key!a:.80}") from error
 
 
 def partition_of(key: str, num_partitions: int) -> int:

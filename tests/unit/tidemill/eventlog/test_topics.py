@@ -3,7 +3,7 @@ import pytest
 from tidemill.errors import EventLogError
 from tidemill.eventlog.topics import (
     MAX_RECORD_BYTES,
-    check_size,
+    check_record,
     check_topic,
     next_lease_moves,
     partition_of,
@@ -23,9 +23,14 @@ def test_other_names_are_refused(name: str) -> None:
 
 
 def test_a_record_has_a_largest_size() -> None:
-    check_size("t", bytes(MAX_RECORD_BYTES))
+    check_record("t", "k", bytes(MAX_RECORD_BYTES))
     with pytest.raises(EventLogError, match="at most 1048576"):
-        check_size("t", bytes(MAX_RECORD_BYTES + 1))
+        check_record("t", "k", bytes(MAX_RECORD_BYTES + 1))
+
+
+def test_a_key_is_text() -> None:
+    with pytest.raises(EventLogError, match=r"no Unicode text: '\\ud800'"):
+        check_record("t", "\ud800", b"")
 
 
 def test_a_key_keeps_its_partition_for_ever() -> None:
