@@ -9,7 +9,7 @@ from gating.canary import find_length_cap
 from gating.comparison import Comparison, ComparisonPlan, compare_arms
 from gating.context import GateContext
 from gating.decisions import Decision, Missing, WatchRules, decide_champion
-from gating.outcomes import gather
+from gating.outcomes import ArmOutcomes, gather
 from tidemill.contracts.events import Arm
 from tidemill.contracts.lifecycle import Move, Verdict
 from tidemill.storage.evidence import Window, fetch_horizon, fetch_outcomes
@@ -45,6 +45,8 @@ class WatchStep:
     """Looks at the champion and rolls back on proof of harm."""
 
     context: GateContext
+    _record: tuple[_Reign, ArmOutcomes] | None = None
+    """Of the champion before: complete once its last windows are over."""
 
     def look(self) -> Watched:
         """Look once."""
@@ -112,16 +114,6 @@ class WatchStep:
         model, tenant = registry.model, registry.tenant
         with registry.database.reading() as session:
             horizon = fetch_horizon(session, latest=latest, model=model, tenant=tenant)
-            before = fetch_outcomes(
-                session,
-                Window(
-                    version=reign.previous,
-                    closed_until=reign.promoted_at,
-                    model=model,
-                    tenant=tenant,
-                ),
-                newest=_ROWS_PER_PAIR * settings.champion.max_pairs,
-            )
             since = fetch_outcomes(
                 session,
                 Window(
@@ -135,10 +127,29 @@ class WatchStep:
             )
         seen = {"after": reign.promoted_at.isoformat(), "closed_until": horizon.isoformat()}
         try:
-            comparison = compare_arms(gather(before), gather(since), plan)
+            before = self._read_record(reign, horizon)
+            comparison = compare_arms(before, gather(since), plan)
         except ValueError as error:
             return Missing(f"the evidence cannot be used: {error}"), seen
         return comparison, {**seen, "comparison": comparison.to_json()}
+
+    def _read_record(self, reign: _Reign, horizon: datetime) -> ArmOutcomes:
+        """Return what the champion before showed, of its newest interactions only."""
+        if self._record is not None and self._record[0] == reign:
+            return self._record[1]
+        registry = self.context.registry
+        window = Window(
+            version=reign.previous,
+            closed_until=reign.promoted_at,
+            model=registry.model,
+            tenant=registry.tenant,
+        )
+        newest = _ROWS_PER_PAIR * self.context.settings.champion.max_pairs
+        with registry.database.reading() as session:
+            outcomes = gather(fetch_outcomes(session, window, newest=newest))
+        if horizon >= reign.promoted_at:
+            self._record = (reign, outcomes)
+        return outcomes
 
     def _plan(self, reign: _Reign) -> ComparisonPlan:
         settings = self.context.settings
