@@ -1,12 +1,12 @@
 """From request bodies to what the model is shown and how its answer is sampled. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from serving.errors import ApiError, context_length_exceeded
 from serving.interactions import Prompt
 from serving.schemas import ChatBody, CompletionBody, GenerationBody
-from serving.settings import ServingSettings
 from tidemill.contracts.events import Sampling
 from tidemill.errors import ConfigurationError, ContractError
 
@@ -19,6 +19,14 @@ Decode = Callable[[Sequence[int]], str]
 
 GREEDY_TEMPERATURE = 1.0
 """Temperature 0 asks for the most probable token; log-probs need a real temperature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What holds when a request does not say."""
+
+    max_tokens: int
+    temperature: float
 
 
 def chat_prompt(body: ChatBody, *, render: Render) -> Prompt:
@@ -65,7 +73,7 @@ def sampling_of(
     token_limit: int | None,
     num_prompt: int,
     max_context: int,
-    settings: ServingSettings,
+    defaults: Defaults,
 ) -> Sampling:
     """Return how to sample; without a limit the answer may fill the context up to the default.
 
@@ -73,14 +81,14 @@ def sampling_of(
         ApiError: prompt and completion do not fit into the context.
     """
     room = max_context - num_prompt
-    max_tokens = token_limit or max(1, min(settings.default_max_tokens, room))
+    max_tokens = token_limit or max(1, min(defaults.max_tokens, room))
     if max_tokens > room:
         raise context_length_exceeded(
             num_prompt=num_prompt, num_completion=max_tokens, limit=max_context
         )
     temperature = body.temperature
     if temperature is None:
-        temperature = settings.default_temperature
+        temperature = defaults.temperature
     is_greedy = temperature == 0
     return Sampling(
         temperature=GREEDY_TEMPERATURE if is_greedy else temperature,

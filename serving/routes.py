@@ -14,7 +14,7 @@ from serving.answers import chat_events, chat_whole, completion_events, completi
 from serving.callers import INTERACTION_HEADER, VERSION_HEADER, read_caller
 from serving.errors import ApiError, invalid_request, model_not_found
 from serving.interactions import Prompt
-from serving.prompts import chat_prompt, sampling_of, text_prompt
+from serving.prompts import Defaults, chat_prompt, sampling_of, text_prompt
 from serving.responses import model_item, model_list
 from serving.schemas import ChatBody, CompletionBody, GenerationBody
 from serving.service import Ask, Backend, CallerGoneError, Running, Service
@@ -40,23 +40,30 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Send the events; an error after the first one becomes the last event."""
-        is_begun = False
         async with self._running.followed(receive):
-            try:
-                async for body in self._events:
-                    if not is_begun:
-                        is_begun = True
-                        await send(self._start())
-                    await send(_piece(event_bytes(body)))
-                await send(_piece(DONE))
-            except ApiError as error:
-                if not is_begun:
-                    raise
-                await send(_piece(event_bytes(error.body)))
-            except CallerGoneError:
-                if not is_begun:
-                    await send(self._start())
+            first = await self._first()
+            await send(self._start())
+            if first is not None:
+                await self._send_events(first, send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _first(self) -> dict[str, Any] | None:
+        try:
+            return await anext(self._events)
+        except CallerGoneError:
+            return None
+
+    async def _send_events(self, first: dict[str, Any], send: Send) -> None:
+        await send(_piece(event_bytes(first)))
+        try:
+            async for body in self._events:
+                await send(_piece(event_bytes(body)))
+        except ApiError as error:
+            await send(_piece(event_bytes(error.body)))
+        except CallerGoneError:
+            return
+        else:
+            await send(_piece(DONE))
 
     def _start(self) -> dict[str, Any]:
         return {
@@ -181,7 +188,7 @@ def _ask(
         token_limit=token_limit,
         num_prompt=len(prompt.prompt_ids),
         max_context=backend.max_context,
-        settings=settings,
+        defaults=Defaults(settings.default_max_tokens, settings.default_temperature),
     )
     return Ask(
         model=body.model,

@@ -4,9 +4,8 @@ from typing import Any
 import pytest
 
 from serving.errors import ApiError
-from serving.prompts import chat_prompt, sampling_of, text_prompt
+from serving.prompts import Defaults, chat_prompt, sampling_of, text_prompt
 from serving.schemas import ChatBody, CompletionBody
-from serving.settings import ServingSettings
 from tidemill.contracts.events import Sampling
 from tidemill.errors import ConfigurationError, ContractError
 
@@ -19,7 +18,7 @@ def sampling(*, limit: int | None = None, num_prompt: int = 10, **over: Any) -> 
         token_limit=limit,
         num_prompt=num_prompt,
         max_context=100,
-        settings=ServingSettings(default_max_tokens=50, default_temperature=0.9),
+        defaults=Defaults(max_tokens=50, temperature=0.9),
     )
 
 
