@@ -78,7 +78,9 @@ class _Guard:
 
     def pieces(self, text: str) -> list[str]:
         """Return the rendered text, cut where the marks are, without them."""
-        return [piece for piece in text.split(self._mark or _BREAKS[0]) if piece]
+        if self._mark is None:
+            return [text]
+        return [piece for piece in text.split(self._mark) if piece]
 
     def _cut(self, match: re.Match[str]) -> str:
         if self._mark is None:

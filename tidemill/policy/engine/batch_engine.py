@@ -76,6 +76,7 @@ class BatchEngine:
             )
         self._waiting.append(request)
 
+    @torch.inference_mode()
     def cancel(self, request_id: str) -> Generation | None:
         """End a request; return what it has produced so far (aborted), None if it is unknown."""
         for request in self._waiting:
