@@ -63,7 +63,7 @@ class Server:
             watcher=self._watcher,
             emitter=Emitter(
                 open_log=lambda: open_log(shared),
-                spool=Spool(shared.data / "spool" / settings.replica),
+                spool=Spool(shared.data / "spool"),
                 append_timeout_s=settings.append_timeout_s,
                 drain_every_s=settings.spool_drain_s,
             ),

@@ -43,7 +43,7 @@ def recorded(place: Installation) -> set[str]:
     """Return the ids in the log, after what is in the spool was moved there."""
     log = open_log(place.shared)
     sink = log.sink()
-    Spool(place.shared.data / "spool" / "serving").drain(sink)
+    Spool(place.shared.data / "spool").drain(sink)
     sink.close()
     log.close()
     return {event.interaction_id for event in place.interactions()}
