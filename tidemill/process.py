@@ -23,6 +23,9 @@ def configure_logging(part: str) -> None:
         level=os.environ.get("TIDEMILL_LOG_LEVEL", "INFO"),
         format=f"%(asctime)s {part} %(levelname)s %(name)s: %(message)s",
     )
+    # At INFO these tell of every connection and every look at the schema.
+    for noisy in ("alembic", "kafka"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
 def stop_on_signal() -> threading.Event:

@@ -45,6 +45,7 @@ class MlflowSink:
     def __init__(self, uri: str, *, experiment: str, model_name: str) -> None:
         """Connect; the import alone takes seconds, so do this in the mirror's thread."""
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
         # A server that is away must not hold the thread for minutes: the mirror retries itself.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
