@@ -105,6 +105,7 @@ class Server:
                     last_count = time.monotonic()
             http.should_exit = True
             thread.join()
+            self._show(pulse)
             self._disconnect()
             self._write_counts()
         self._database.close()

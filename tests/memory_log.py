@@ -1,4 +1,4 @@
-"""A log in memory whose append times a test chooses; implements the protocols of `eventlog.base`."""
+"""A log in memory whose append times a test chooses; it has the protocols of `eventlog.base`."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass, field

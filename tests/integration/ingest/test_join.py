@@ -1,5 +1,7 @@
 """Feedback meets its interaction, whichever comes first, on both databases."""
 
+from typing import Any
+
 import pytest
 
 from tests.factories import make_feedback, make_interaction
@@ -165,13 +167,14 @@ def test_an_interaction_that_comes_too_late_finds_no_feedback(
 def test_an_unknown_metric_and_a_wrong_value_are_dead_letters(rig: Rig) -> None:
     interaction = make_interaction()
     rig.log.put(interaction)
-    for feedback_id, change in {
+    wrong: dict[str, dict[str, Any]] = {
         "a": {"metric": "nobody"},
         "b": {"value": 1.0},
         "c": {"metric": "stars", "value": 6.0},
         "d": {"metric": "solved", "value": True},
         "e": {"interaction_id": None},
-    }.items():
+    }
+    for feedback_id, change in wrong.items():
         rig.log.put(make_feedback(interaction, feedback_id=feedback_id, **change))
     rig.read()
     reasons = {letter.record_id: letter.reason for letter in rig.dead_letters()}
@@ -214,7 +217,7 @@ def test_feedback_of_another_tenant_never_joins(rig: Rig) -> None:
     ],
 )
 def test_what_nobody_may_learn_from_is_excluded_with_its_reason(
-    rig: Rig, change: dict[str, object], reason: str
+    rig: Rig, change: dict[str, Any], reason: str
 ) -> None:
     interaction = make_interaction(**change)
     rig.log.put(interaction, seconds(0))

@@ -19,14 +19,11 @@ from tests.memory_log import MemoryLog
 from tidemill.contracts.codec import encode
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS, Event, InteractionServed
 from tidemill.errors import FencedError, StorageError
-from tidemill.eventlog.embedded import EmbeddedLog
 from tidemill.ledger import take_ledger
 from tidemill.rewards.metrics_file import parse_metrics
-from tidemill.settings import EmbeddedLogSettings
 from tidemill.storage.database import Database
 from tidemill.storage.experiences import fetch_experience_digests
-from tidemill.storage.feedback import fetch_feedback_counts
-from tidemill.storage.interactions import fetch_excluded_counts, fetch_interaction_counts
+from tidemill.storage.interactions import fetch_excluded_counts
 from tidemill.storage.tables import FeedbackRow, InteractionRow, metadata
 
 
@@ -228,37 +225,6 @@ def test_a_worker_outlives_a_database_that_is_away(tmp_path: Path) -> None:
         thread.join()
         worker.close()
         database.close()
-
-
-def test_the_embedded_log_is_read_joined_and_closed(database: Database, tmp_path: Path) -> None:
-    metrics = parse_metrics('[metrics.accepted]\ntype = "bool"\nwindow_s = 0.3\ndefault = false')
-    log = EmbeddedLog(tmp_path / "log", EmbeddedLogSettings(num_partitions=2))
-    log.create_topics((INTERACTIONS, FEEDBACK))
-    options = IngestSettings(close_grace_s=0.1, close_every_s=0.05, poll_timeout_s=0.05)
-    worker = Member(database, log, options, metrics)
-    stop = threading.Event()
-    thread = threading.Thread(target=work, args=(worker, stop))
-    thread.start()
-    sink = log.sink()
-    made = [make_interaction() for _ in range(20)]
-    for number, interaction in enumerate(made):
-        sink.append(INTERACTIONS, interaction.key, encode(interaction))
-        if number % 2:
-            feedback = make_feedback(interaction)
-            sink.append(FEEDBACK, feedback.key, encode(feedback)).result(5)
-    try:
-        assert _until(lambda: worker.counters.get("closed", 0) == 20)
-    finally:
-        stop.set()
-        thread.join()
-        worker.close()
-        sink.close()
-    with database.reading() as session:
-        counts = fetch_interaction_counts(session)
-        assert counts == {"rewarded": 10, "defaulted": 10}
-        assert fetch_feedback_counts(session) == {"joined": 10}
-    assert take_ledger(database, log).problems == []
-    log.close()
 
 
 def _until(condition: Any, timeout_s: float = 20) -> bool:

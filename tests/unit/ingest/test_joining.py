@@ -1,5 +1,5 @@
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -100,7 +100,7 @@ def test_which_topic_is_read_first_makes_no_difference(
     turns = ["f"] * len(feedback) + ["i"] * len(interactions)
     random.shuffle(turns)
     seen: list[Claim] = []
-    known = []
+    known: list[datetime] = []
     for turn in turns:
         if turn == "f":
             seen.append(feedback[len(seen)])

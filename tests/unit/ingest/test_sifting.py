@@ -48,7 +48,8 @@ def test_every_record_ends_as_exactly_one_thing() -> None:
     reasons = [letter.reason for letter in sifted.letters]
     assert reasons == ["undecodable"] * 2 + ["conflicting_body"] * 3
     places = {
-        (one.topic, one.partition, one.offset) for one in (*sifted.duplicates, *sifted.letters)
+        *((one.topic, one.partition, one.offset) for one in sifted.duplicates),
+        *((one.topic, one.partition, one.offset) for one in sifted.letters),
     }
     assert len(places) == len(records) - 2
 
