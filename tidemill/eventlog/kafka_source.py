@@ -82,12 +82,17 @@ class KafkaSource:
                 "partition_assignment_strategy": [RangePartitionAssignor],
                 "session_timeout_ms": 10_000,
                 "heartbeat_interval_ms": 500,
+                "metadata_max_age_ms": 5_000,
                 "allow_auto_create_topics": False,
                 "metrics_enabled": False,
             },
         )
         self._assignment = _Assignment(self._consumer)
         self._consumer.subscribe(topics=list(topics), listener=self._assignment)
+        with kafka_errors("looking topics up"):
+            for topic in topics:
+                # A leader that shares out what it does not know yet leaves everybody without work.
+                self._consumer.partitions_for_topic(topic)
 
     def poll(self, *, max_records: int, timeout_s: float) -> list[Record]:
         """Return records of the assigned partitions, in order within each; empty at timeout.
