@@ -108,6 +108,11 @@ def check_generation(base: BaseModel) -> BaseReport:
         with_tools = render_prompt(base, [question], [_SAMPLE_TOOL])
     except ContractError as error:
         raise ConfigurationError(f"{base.path}: {error}") from error
+    if not 0 < len(plain) < base.max_context:
+        raise ConfigurationError(
+            f"the chat template makes {len(plain)} tokens of one short message; the model takes "
+            f"1 to {base.max_context - 1}"
+        )
     difference = _identity_difference(base, plain)
     limit = TOLERANCE.get(base.model.dtype, 0.1)
     # Written so that NaN fails too.
