@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+from sqlalchemy import select
 
 from ingest.settings import IngestSettings
 from tests.servers import free_port
@@ -19,6 +20,7 @@ from tidemill.eventlog.opening import open_log
 from tidemill.settings import SharedSettings
 from tidemill.storage.database import Database
 from tidemill.storage.schema import upgrade
+from tidemill.storage.tables import LogOffsetRow
 
 ROUNDS = int(os.environ.get("TIDEMILL_CHAOS_ROUNDS", "5"))
 """Kills in one test; `make chaos` asks for more."""
@@ -69,13 +71,19 @@ class Installation:
         """Start the API and wait until it is ready."""
         process = self.start("api_process")
         deadline = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < deadline and process.poll() is None:
-            try:
-                if httpx.get(f"{self.url}/ready").status_code == 200:
-                    return process
-            except httpx.TransportError:
-                time.sleep(0.05)
+        with httpx.Client(base_url=self.url) as http:
+            while time.monotonic() < deadline and process.poll() is None:
+                try:
+                    if http.get("/ready").status_code == 200:
+                        return process
+                except httpx.TransportError:
+                    time.sleep(0.05)
         raise AssertionError(f"the API did not start; exit code {process.poll()}")
+
+    def num_processed(self) -> int:
+        """How many log records the worker has taken into rows."""
+        with self.database.reading() as session:
+            return sum(session.scalars(select(LogOffsetRow.num_records)))
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         """kill -9."""
