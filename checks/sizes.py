@@ -12,12 +12,10 @@ MAX_WORKER_LINES = 160
 """A stage's `worker.py` is the page that a newcomer reads first."""
 MAX_FUNCTION_LINES = 60
 MAX_DEPTH = 3
-"""Levels of if, for, while, with, try and match inside a function."""
-MAX_TEST_DEPTH = 4
-"""Tests stand inside the servers and clients that they open."""
+"""Levels of if, for, while, try and match inside a function; `with` neither branches nor loops."""
 FORBIDDEN_NAMES = ("utils", "common", "helpers", "misc", "manager", "logging")
 
-_NESTING = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)
+_NESTING = (ast.If, ast.For, ast.While, ast.Try, ast.Match, ast.AsyncFor)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -37,10 +35,9 @@ def check_file(path: Path) -> list[str]:
         problems.append(f"{name}: {lines} lines, at most {limit}")
     if path.stem in FORBIDDEN_NAMES:
         problems.append(f"{name}: the name says nothing; name the file after what it owns")
-    max_depth = MAX_TEST_DEPTH if name.startswith("tests/") else MAX_DEPTH
     for function in functions_of(ast.parse(source)):
         where = f"{name}:{function.lineno} {function.name}"
-        problems.extend(f"{where}: {problem}" for problem in check_function(function, max_depth))
+        problems.extend(f"{where}: {problem}" for problem in check_function(function))
     return problems
 
 
@@ -51,15 +48,15 @@ def functions_of(tree: ast.AST) -> Iterator[_Function]:
             yield node
 
 
-def check_function(function: _Function, max_depth: int = MAX_DEPTH) -> list[str]:
+def check_function(function: _Function) -> list[str]:
     """Return what is over a limit in one function."""
     problems = []
     lines = (function.end_lineno or function.lineno) - function.lineno + 1
     if lines > MAX_FUNCTION_LINES:
         problems.append(f"{lines} lines, at most {MAX_FUNCTION_LINES}")
     depth = _depth(function.body)
-    if depth > max_depth:
-        problems.append(f"nested {depth} deep, at most {max_depth}; return early")
+    if depth > MAX_DEPTH:
+        problems.append(f"nested {depth} deep, at most {MAX_DEPTH}; return early")
     return problems
 
 

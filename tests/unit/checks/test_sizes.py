@@ -23,7 +23,8 @@ def test_a_function_may_have_sixty_lines() -> None:
     ("body", "is_fine"),
     [
         ("for a in b:\n  while c:\n   if d:\n    e()", True),
-        ("for a in b:\n  while c:\n   if d:\n    with e:\n     f()", False),
+        ("for a in b:\n  while c:\n   if d:\n    with e:\n     f()", True),
+        ("for a in b:\n  while c:\n   if d:\n    with e:\n     if f:\n      g()", False),
         # An elif is no step deeper.
         ("if a:\n  b()\n elif c:\n  d()\n elif e:\n  f()\n elif g:\n  h()", True),
         ("try:\n  a()\n except B:\n  for c in d:\n   if e:\n    if f:\n     g()", False),
