@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -21,6 +22,14 @@ from tidemill.tracking import TrackingMirror
 _log = logging.getLogger(__name__)
 
 PART = "gate"
+
+
+class OnePass(Protocol):
+    """What the loop calls."""
+
+    def run_once(self) -> list[str]:
+        """Make one pass and return what happened."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,7 @@ def run_once(shared: SharedSettings, settings: GatingSettings) -> list[str]:
         database.close()
 
 
-def run_pass(gate: Gate) -> str:
+def run_pass(gate: OnePass) -> str:
     """Make one pass; a refusal of database or registry is logged, and the next pass tries again."""
     try:
         return " | ".join(gate.run_once()) or "nothing to judge"

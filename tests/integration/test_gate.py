@@ -5,20 +5,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from sqlalchemy import delete
 
+from gating.canary import find_length_cap
 from gating.context import GateContext
 from gating.decisions import Missing
 from gating.gate import Gate
-from gating.settings import CanarySettings, ChampionSettings, GatingSettings, OfflineSettings
+from gating.settings import (
+    CanarySettings,
+    ChampionSettings,
+    GatingSettings,
+    GuardrailSettings,
+    OfflineSettings,
+)
 from gating.suite import NO_SUITE, SuiteResult
+from gating.worker import run_pass
 from tests.live_traffic import LiveTraffic
 from tidemill.contracts.events import Arm
 from tidemill.contracts.ids import PolicyVersion
 from tidemill.contracts.lifecycle import Move, PolicyStatus, Verdict
-from tidemill.errors import ProbeFailedError
+from tidemill.errors import ProbeFailedError, StorageError
 from tidemill.registry import PolicyRecord, PolicyRegistry, Why
 from tidemill.storage.database import Database
-from tidemill.storage.tables import InteractionRow
+from tidemill.storage.tables import ExperienceRow, InteractionRow
 
 SETTINGS = GatingSettings(
     canary=CanarySettings(share=0.5, alpha=0.1, min_pairs=30, max_duration_s=3000.0, max_lift=0.9),
@@ -312,3 +321,57 @@ def test_a_restarted_gate_goes_on_where_it_was(scene: Scene) -> None:
     scene.gate = scene.restarted()
     scene.compare(0.4, 0.7, 300, seed=1)
     assert scene.status(second) is PolicyStatus.CHAMPION
+
+
+def lose_experiences(scene: Scene) -> None:
+    with scene.database.transaction() as session:
+        session.execute(delete(ExperienceRow))
+
+
+def test_labels_whose_rewards_are_gone_hold(scene: Scene) -> None:
+    first, second = crown(scene), scene.publish()
+    scene.gate.run_once()
+    scene.traffic.serve(second, Arm.CHALLENGER, [1.0] * 200)
+    scene.traffic.serve(first, Arm.CHAMPION, [0.0] * 200)
+    lose_experiences(scene)
+    (line,) = scene.gate.run_once()
+    assert "the evidence cannot be used" in line
+    assert scene.status(second) is PolicyStatus.CHALLENGER
+
+
+def test_a_watch_without_usable_evidence_moves_nobody(scene: Scene) -> None:
+    first = crown(scene)
+    scene.traffic.serve(first, Arm.CHAMPION, [1.0] * 40)
+    forced = scene.publish()
+    force(scene, forced)
+    scene.traffic.serve(forced, Arm.CHAMPION, [0.0] * 40)
+    lose_experiences(scene)
+    (line,) = scene.gate.run_once()
+    assert "the evidence cannot be used" in line
+    assert scene.registry.traffic().champion == forced
+
+
+@pytest.mark.parametrize(("declared", "cap"), [(64, 64), (None, 80)])
+def test_the_length_cap_is_known_before_the_canary(
+    database: Database, declared: int | None, cap: int
+) -> None:
+    rails = GuardrailSettings(length_cap=declared)
+    settings = SETTINGS.model_copy(update={"guardrails": rails})
+    scene = Scene(database, settings)
+    first = crown(scene)
+    assert find_length_cap(scene.registry, first, settings) == cap
+    unmeasured = scene.publish()
+    assert find_length_cap(scene.registry, unmeasured, settings) == (declared or 1024)
+
+
+def test_a_pass_survives_what_registry_and_database_refuse() -> None:
+    class Refusing:
+        def run_once(self) -> list[str]:
+            raise StorageError("the database is away")
+
+    class Idle:
+        def run_once(self) -> list[str]:
+            return []
+
+    assert run_pass(Refusing()) == "retrying: the database is away"
+    assert run_pass(Idle()) == "nothing to judge"

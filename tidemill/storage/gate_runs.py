@@ -63,25 +63,6 @@ def fetch_gate_runs(
     return [_stored(row) for row in session.scalars(query.order_by(GateRunRow.id))]
 
 
-def fetch_last_gate_run(
-    session: Session, version: str, *, stage: str, model: str, tenant: str
-) -> StoredGateRun | None:
-    """Return the newest decision on a version at a stage."""
-    query = (
-        select(GateRunRow)
-        .where(
-            GateRunRow.model == model,
-            GateRunRow.tenant == tenant,
-            GateRunRow.version == version,
-            GateRunRow.stage == stage,
-        )
-        .order_by(GateRunRow.id.desc())
-        .limit(1)
-    )
-    row = session.scalar(query)
-    return None if row is None else _stored(row)
-
-
 def _stored(row: GateRunRow) -> StoredGateRun:
     run = GateRun(
         stage=row.stage,
