@@ -7,6 +7,7 @@ whose fate in the log is unknown may come twice; the worker's unique key drops t
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -46,14 +47,16 @@ class Emitter:
         spool: Spool,
         append_timeout_s: float,
         drain_every_s: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._open_log = open_log
         self._spool = spool
         self._append_timeout_s = append_timeout_s
         self._drain_every_s = drain_every_s
+        self._clock = clock
         self._log: EventLog | None = None
         self._sink: EventSink | None = None
-        self._avoid_until = 0.0
+        self._avoid_until = -math.inf
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="emitter", daemon=True)
         self.num_logged = 0
@@ -93,13 +96,13 @@ class Emitter:
         self.num_spooled += 1
 
     async def _append(self, key: str, value: bytes) -> bool:
-        if self._sink is None or time.monotonic() < self._avoid_until:
+        if self._sink is None or self._clock() < self._avoid_until:
             return False
         try:
             future = asyncio.wrap_future(self._sink.append(INTERACTIONS, key, value))
             await asyncio.wait_for(future, self._append_timeout_s)
         except (TidemillError, TimeoutError) as error:
-            self._avoid_until = time.monotonic() + _AVOID_S
+            self._avoid_until = self._clock() + _AVOID_S
             _log.warning("the log is away, interactions go to the spool: %r", error)
             return False
         return True
@@ -107,7 +110,7 @@ class Emitter:
     def _run(self) -> None:
         while not self._stop.wait(self._drain_every_s):
             self._connect()
-            if self._sink is not None and time.monotonic() >= self._avoid_until:
+            if self._sink is not None and self._clock() >= self._avoid_until:
                 self._drain(self._sink)
 
     def _connect(self) -> None:
