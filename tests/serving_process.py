@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -169,30 +169,23 @@ class _Reachable:
         self.settings = ServingSettings.model_validate(
             {"port": free_port(), "poll_s": 0.05, **settings}
         )
-        # One client, no certificates: reading those would cost more than all the rest.
-        self._probe = httpx.Client(verify=False, timeout=5)  # noqa: S501
 
     @property
     def url(self) -> str:
         """Where it listens."""
         return f"http://127.0.0.1:{self.settings.port}"
 
-    def ready(self) -> dict[str, Any] | None:
-        """Return what `/ready` says; None = nobody listens."""
-        try:
-            body: dict[str, Any] = self._probe.get(f"{self.url}/ready").json()
-        except httpx.TransportError:
-            return None
-        return body
-
     def wait_until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait until `/ready` says what is wanted, and return it."""
-        deadline, body = time.monotonic() + _PATIENCE_S, None
-        while time.monotonic() < deadline:
-            body = self.ready()
-            if body is not None and holds(body):
-                return body
-            time.sleep(0.02)
+        deadline, body = time.monotonic() + _PATIENCE_S, {}
+        # One client, no certificates: reading those would cost more than all the rest.
+        with httpx.Client(verify=False, timeout=5) as client:  # noqa: S501
+            while time.monotonic() < deadline:
+                with suppress(httpx.TransportError):
+                    body = client.get(f"{self.url}/ready").json()
+                    if holds(body):
+                        return body
+                time.sleep(0.02)
         raise AssertionError(f"not within {_PATIENCE_S} s; last: {body}")
 
     def wait_for_versions(self, *versions: str) -> None:
