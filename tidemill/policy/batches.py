@@ -1,4 +1,4 @@
-"""Token sequences of unequal length as one right-padded batch.
+"""Token sequences of unequal length as one right-padded batch. Pure.
 
 Shapes: B sequence, T token. Causal attention never looks right, so real tokens do not see padding.
 """

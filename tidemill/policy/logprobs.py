@@ -1,4 +1,4 @@
-"""Log-probs of tokens: the one definition that sampler, learner and gate share.
+"""Log-probs of tokens: the one definition that sampler, learner and gate share. Pure.
 
 Natural logs, float32, of softmax(logits / temperature), before any truncation. Shapes: B sequence,
 T token, V vocabulary, N completion tokens of all sequences in row-major order.

@@ -29,6 +29,9 @@ from tidemill.policy.engine.text import GrowingText
 
 MAX_PREFILL_TOKENS = 2048
 """Prompt tokens read in one step: bounds how long running requests wait for newcomers."""
+MAX_ADMISSION_WAIT = 4
+"""Steps that a lone newcomer waits for company while others run: reading one prompt costs a small
+model about as much as a step for everybody."""
 
 
 class BatchEngine:
@@ -52,6 +55,7 @@ class BatchEngine:
         self._waiting: deque[GenerationRequest] = deque()
         self._rows: list[Row] = []
         self._sampler = RowSampler([], base.device)
+        self._waited_steps = 0
 
     @property
     def num_active(self) -> int:
@@ -118,12 +122,22 @@ class BatchEngine:
     def _next_cohort(self) -> list[Row]:
         cohort: list[Row] = []
         width = 0
+        if not self._is_time_to_admit():
+            return cohort
         while self._waiting and len(self._rows) + len(cohort) < self._max_batch:
             width = max(width, len(self._waiting[0].prompt_ids))
             if cohort and width * (len(cohort) + 1) > MAX_PREFILL_TOKENS:
                 break
             cohort.append(self._new_row(self._waiting.popleft()))
         return cohort
+
+    def _is_time_to_admit(self) -> bool:
+        if self._waiting and self._rows and len(self._waiting) < len(self._rows) // 2:
+            self._waited_steps += 1
+            if self._waited_steps < MAX_ADMISSION_WAIT:
+                return False
+        self._waited_steps = 0
+        return True
 
     def _new_row(self, request: GenerationRequest) -> Row:
         seed = request.sampling.seed

@@ -1,4 +1,4 @@
-"""Text of a growing completion: whole characters only, and nothing past a stop text."""
+"""Text of a growing completion: whole characters only, and nothing past a stop text. Pure."""
 
 from collections.abc import Callable, Sequence
 

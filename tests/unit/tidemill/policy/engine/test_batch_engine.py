@@ -13,7 +13,12 @@ from tidemill.errors import ContractError
 from tidemill.policy.adapters import load_adapter
 from tidemill.policy.base_model import BaseModel
 from tidemill.policy.chat import decode_completion
-from tidemill.policy.engine.batch_engine import MAX_PREFILL_TOKENS, BatchEngine, generate
+from tidemill.policy.engine.batch_engine import (
+    MAX_ADMISSION_WAIT,
+    MAX_PREFILL_TOKENS,
+    BatchEngine,
+    generate,
+)
 from tidemill.policy.engine.requests import Generation, GenerationRequest, TokenChunk
 
 LENGTHS = (3, 11, 1, 40, 7, 22, 5, 30, 2, 17)
@@ -201,3 +206,24 @@ def test_generations_come_in_the_order_of_requests(base: BaseModel, model: torch
     requests: list[GenerationRequest] = make_requests([5] * 9, max_tokens=9)
     generations = generate(model, base, requests, max_batch=2)
     assert [g.request_id for g in generations] == [r.request_id for r in requests]
+
+
+def test_a_lone_newcomer_waits_a_few_steps_for_company(
+    base: BaseModel, model: torch.nn.Module
+) -> None:
+    engine = BatchEngine(model, base)
+    for request in make_requests([5] * 4, max_tokens=30):
+        engine.submit(replace(request, request_id=f"first {request.request_id}"))
+    engine.step()
+    newcomers = [replace(r, request_id=f"new {r.request_id}") for r in make_requests([5] * 3)]
+    engine.submit(newcomers[0])
+    for _ in range(MAX_ADMISSION_WAIT - 1):
+        engine.step()
+        assert engine.num_waiting == 1
+    engine.step()
+    assert engine.num_waiting == 0
+    # Half as many as are running do not wait.
+    engine.submit(newcomers[1])
+    engine.submit(newcomers[2])
+    engine.step()
+    assert engine.num_waiting == 0
