@@ -1,5 +1,6 @@
 """The parts of ingest as they run: loop, signs of life, HTTP, on both logs."""
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from ingest.api_process import PART, Server
+from ingest.api_process import PART, Server, _listen
 from ingest.member import Member
 from ingest.settings import IngestSettings
 from ingest.worker import work
@@ -156,6 +157,12 @@ def test_a_taken_port_is_named(shared: SharedSettings) -> None:
         assert until(lambda: _is_open(settings.port))
         with pytest.raises(ConfigurationError, match=rf"{settings.port}.*ingest.port"):
             Server(shared, settings).run(threading.Event())
+
+
+def test_an_answer_never_waits_for_a_delayed_acknowledgement() -> None:
+    with _listen("127.0.0.1", 0) as listener:
+        with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 def test_without_tables_the_api_does_not_start(tmp_path: Path, shared: SharedSettings) -> None:
