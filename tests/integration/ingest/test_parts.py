@@ -160,9 +160,12 @@ def test_a_taken_port_is_named(shared: SharedSettings) -> None:
 
 
 def test_an_answer_never_waits_for_a_delayed_acknowledgement() -> None:
-    with _listen("127.0.0.1", 0) as listener:
-        with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
-            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+    with (
+        _listen("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 def test_without_tables_the_api_does_not_start(tmp_path: Path, shared: SharedSettings) -> None:
