@@ -53,6 +53,12 @@ class Simulation:
             )
         return metrics
 
+    def measure(self, number: int) -> float:
+        """Return the mean reward of the rollouts of a step without training on them."""
+        groups = self._roll_out(self._tasks(number), number)
+        rewards = [experience.reward for group in groups for experience in group]
+        return sum(rewards) / max(len(rewards), 1)
+
     def _tasks(self, number: int) -> list[Task]:
         return self.scoring.environment.tasks(
             Split.TRAIN,

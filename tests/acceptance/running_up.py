@@ -145,6 +145,9 @@ class Product:
 
     addresses: dict[str, str]
     keys: dict[str, str]
+    judge: Callable[[int, str], bool] = lambda number, _version: number % 3 != 0
+    """What the user of a turn thinks of the answer of a version."""
+    num_users: int = 17
     interactions: list[str] = field(default_factory=list)
     feedback: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -164,7 +167,9 @@ class Product:
                 "feedback_id": str(uuid4()),
                 "interaction_id": interaction,
                 "metric": "accepted",
-                "value": len(self.interactions) % 3 != 0,
+                "value": self.judge(
+                    len(self.interactions), served.headers["x-tidemill-policy-version"]
+                ),
                 "source": "end_user",
             }
             self._until_acknowledged(lambda: self._send(http, body))
@@ -198,7 +203,7 @@ class Product:
             headers={
                 "authorization": f"Bearer {self.keys['completions']}",
                 "x-tidemill-consent": "yes",
-                "x-tidemill-subject": f"user-{number % 17}",
+                "x-tidemill-subject": f"user-{number % self.num_users}",
                 "x-tidemill-context": f"context-{number % 3}",
             },
             json={"model": "tide", "messages": [{"role": "user", "content": f"turn {number}"}]},

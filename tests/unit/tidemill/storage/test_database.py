@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from tests.factories import NOW
 from tidemill.errors import ConfigurationError, StorageError
 from tidemill.storage.database import Database
 from tidemill.storage.tables import ApiKeyRow
-from tests.factories import NOW
 
 
 def key(public_id: str) -> ApiKeyRow:
