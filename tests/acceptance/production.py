@@ -88,8 +88,9 @@ def running_mlflow(folder: Path) -> Iterator[str]:
         wait_until(lambda: _is_healthy(url), "MLflow did not start", timeout_s=240)
         yield url
     finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        server.wait(30)
+        # The parts are gone, nothing of it is looked at any more; its orderly end takes long.
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
 
 
 def _is_healthy(url: str) -> bool:
