@@ -61,8 +61,8 @@ def _tokenizer() -> PreTrainedTokenizerFast:
     core.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(
         tokenizer_object=core,
-        pad_token="<|pad|>",  # noqa: S106 (no password)
-        eos_token="<|end|>",  # noqa: S106
+        pad_token="<|pad|>",
+        eos_token="<|end|>",
         additional_special_tokens=["<|user|>", "<|assistant|>"],
         chat_template=_TEMPLATE,
         clean_up_tokenization_spaces=False,

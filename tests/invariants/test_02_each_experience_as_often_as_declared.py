@@ -78,7 +78,7 @@ def install(path: Path) -> Installation:
 
 def test_kills_change_neither_uses_nor_weights(tmp_path: Path) -> None:
     quiet, killed = install(tmp_path / "quiet"), install(tmp_path / "killed")
-    chance = random.Random(7)  # noqa: S311 (when to kill is no secret)
+    chance = random.Random(7)
     with LearnerProcesses() as processes:
         pid = processes.start(quiet.shared, SETTINGS)
         wait_until(quiet.is_done)

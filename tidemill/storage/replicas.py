@@ -1,6 +1,6 @@
 """Swaps as each replica saw them: what it serves since when, and what each swap cost."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -54,7 +54,10 @@ def fetch_swap_figures(session: Session, *, model: str, tenant: str) -> SwapFigu
         .where(ReplicaVersionRow.model == model, ReplicaVersionRow.tenant == tenant)
         .group_by(ReplicaVersionRow.outcome)
     )
-    by_outcome = {outcome: rest for outcome, *rest in session.execute(query)}
-    num_flipped, max_pause_ms, min_in_flight = by_outcome.get(FLIPPED, (0, None, None))
-    num_refused = by_outcome.get(REFUSED, (0, None, None))[0]
-    return SwapFigures(num_flipped, num_refused, max_pause_ms, min_in_flight)
+    found = {
+        outcome: SwapFigures(count, 0, max_pause_ms, min_in_flight)
+        for outcome, count, max_pause_ms, min_in_flight in session.execute(query)
+    }
+    nothing = SwapFigures(0, 0, None, None)
+    num_refused = found.get(REFUSED, nothing).num_flipped
+    return replace(found.get(FLIPPED, nothing), num_refused=num_refused)

@@ -23,9 +23,9 @@ def test_a_byte_level_table_gives_each_byte_back(tmp_path: Path) -> None:
 
 def test_a_sentencepiece_table() -> None:
     vocabulary = {"<unk>": 0, "\u2581lamp": 1, "<0xE6>": 2, "on": 3}
-    core = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))  # noqa: S106
+    core = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
     core.decoder = decoders.ByteFallback()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>")  # noqa: S106
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>")
     table = build_token_table(tokenizer)
 
     assert table.bytes_by_id == (b"<unk>", b" lamp", b"\xe6", b"on")

@@ -23,7 +23,7 @@ def test_encryption_and_credentials_are_passed_on() -> None:
             ssl_cafile=Path("ca.pem"),
             sasl_mechanism="SCRAM-SHA-512",
             sasl_username="mill",
-            sasl_password="water",  # noqa: S106
+            sasl_password="water",
         )
     )
     assert options["security_protocol"] == "SASL_SSL"
