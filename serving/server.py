@@ -120,8 +120,9 @@ class Server:
             try:
                 self._base = load_base(self._shared.base_path, settings=self._shared.policy)
             except (ConfigurationError, SnapshotError) as error:
+                if self._watcher.missing != str(error):
+                    _log.warning("not ready: %s", error)
                 self._watcher.missing = str(error)
-                _log.warning("not ready: %s", error)
                 stop.wait(_BASE_RETRY_S)
                 continue
             self.service.backend = Backend(

@@ -51,6 +51,7 @@ class Service:
 
     async def start(self) -> None:
         """Start `tidemill up` on free ports."""
+        self.logs.mkdir(parents=True, exist_ok=True)
         with (self.logs / "up.log").open("ab") as log:
             self._up = await self._start("up", "--port", "0", stdout=log.fileno())
 
