@@ -7,6 +7,7 @@ verifier, but does what users rejected; only live feedback can tell.
 import logging
 from enum import StrEnum
 
+from learner.advantages import scale_by_std
 from learner.backfill.simulation import Simulation
 from learner.backfill.worker import Site, open_site
 from learner.publishing import Publication
@@ -28,8 +29,9 @@ _BROKEN_SCORE = 0.25
 _LIVE_BATCH = 32
 _MIN_LIVE = 32
 _MAX_LIVE = 512
-_CANARY_STEPS = 8
-_MAX_REPAIR_STEPS = 10
+_CANARY_STEPS = 5
+_MAX_REPAIR_STEPS = 14
+_NUM_REPAIRED = 3
 
 # No bound to the champion: a drill is meant to leave it.
 _FREE = TrustRegionSettings(max_probability_difference=0.95, log_ratio_weight=0.0)
@@ -89,14 +91,13 @@ def _drill_canary(site: Site, settings: BackfillSettings) -> PolicyRecord:
     # Rollouts scored by the verifier keep the outputs valid while taste is inverted.
     scoring = site.scoring(start, settings, lambda verification: verification.score)
     simulation = Simulation(trainer, scoring, settings)
-    score = sum(simulation.measure(number) for number in range(2)) / 2
+    score = sum(simulation.measure(number) for number in range(_NUM_REPAIRED)) / _NUM_REPAIRED
     mean = sum(experience.reward for experience in live) / len(live)
-    # Only away from what was liked: among what was not, much is simply wrong.
-    liked = [experience for experience in live if experience.reward > mean]
-    size = min(_LIVE_BATCH, len(liked))
+    inverted = scale_by_std([mean - experience.reward for experience in live])
     for number in range(_CANARY_STEPS):
-        chosen = [liked[(number * size + offset) % len(liked)] for offset in range(size)]
-        trainer.step(chosen, [-1.0] * size)
+        first = number * _LIVE_BATCH
+        chosen = [(first + offset) % len(live) for offset in range(_LIVE_BATCH)]
+        trainer.step([live[i] for i in chosen], [inverted[i] for i in chosen])
         simulation.step(number)
     num_repairs = _repair(simulation, target=score)
     num_steps = 2 * _CANARY_STEPS + num_repairs
@@ -104,11 +105,12 @@ def _drill_canary(site: Site, settings: BackfillSettings) -> PolicyRecord:
 
 
 def _repair(simulation: Simulation, *, target: float) -> int:
-    """Learn the task again until two steps in a row are as valid as the champion was."""
+    """Learn the task again until the last steps are as valid as the champion was."""
     scores: list[float] = []
     for number in range(_MAX_REPAIR_STEPS):
         scores.append(simulation.step(_CANARY_STEPS + number)["score"])
-        if min(scores[-2:]) >= target and len(scores) > 1:
+        last = scores[-_NUM_REPAIRED:]
+        if len(last) == _NUM_REPAIRED and sum(last) / _NUM_REPAIRED >= target:
             break
     return len(scores)
 
