@@ -114,6 +114,8 @@ class Service:
         self.logs.mkdir(parents=True, exist_ok=True)
         root = Path(__file__).resolve().parents[2]
         environment = os.environ | {
+            # Tables go into a file: wide enough for whole versions.
+            "COLUMNS": "170",
             "TIDEMILL_SETTINGS": str(self.settings.resolve()),
             # The environment lives under `examples/`, which is not part of the package.
             "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]),
