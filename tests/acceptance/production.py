@@ -154,6 +154,12 @@ class Production:
             part = Part(name=name, command=command, environment=self._environment)
             self.children.append(Child(part, self.folder / "logs"))
 
+    def require_alive(self) -> None:
+        """Fail at once, and say which, when a part has ended."""
+        ended = {c.part.name: (c.poll(), c.last_words()) for c in self.children}
+        ended = {name: how for name, how in ended.items() if how[0] is not None}
+        assert not ended, f"ended by themselves, or by somebody: {ended}"
+
     def stop(self) -> dict[str, int | None]:
         """SIGTERM to every part; return their exit codes."""
         for child in self.children:

@@ -37,10 +37,17 @@ def production(tmp_path: Path, postgres_url: str) -> Iterator[Production]:
         production.stop()
 
 
-def test_one_feedback_changes_an_answer(production: Production) -> None:
+@pytest.fixture
+def database(production: Production) -> Iterator[Database]:
+    """The rows, seen from outside."""
+    database = Database(production.database)
+    yield database
+    database.close()
+
+
+def test_one_feedback_changes_an_answer(production: Production, database: Database) -> None:
     product = production.prepare()
     production.start()
-    database = Database(production.database)
     registry = PolicyRegistry(database, model="tide", tenant="default")
     product.wait_for_answers()
     before = _ask(product)
@@ -49,7 +56,13 @@ def test_one_feedback_changes_an_answer(production: Production) -> None:
 
     product.talk()
     followed = product.interactions[0], product.feedback[0]
-    _talk_until_promoted(product, registry, first=str(first))
+    # Users of the first version are of two minds, those of later ones content.
+    product.judge = lambda number, version: version != first or number % 2 == 0
+    for _ in range(_MOST_TURNS):
+        production.require_alive()
+        if registry.traffic().champion != first:
+            break
+        product.talk()
     champion = registry.champion()
     assert champion is not None
     assert champion.version != first, production.command("releases", "show", "v1")
@@ -63,16 +76,6 @@ def test_one_feedback_changes_an_answer(production: Production) -> None:
         lambda: _alias(production.mlflow, "champion") == champion.version, "MLflow did not follow"
     )
     assert production.stop() == dict.fromkeys(PARTS, 0)
-    database.close()
-
-
-def _talk_until_promoted(product: Product, registry: PolicyRegistry, *, first: str) -> None:
-    """Let users of the first version be of two minds, and those of later ones be content."""
-    product.judge = lambda number, version: version != first or number % 2 == 0
-    for _ in range(_MOST_TURNS):
-        if registry.traffic().champion != first:
-            return
-        product.talk()
 
 
 def _ask(product: Product) -> dict[str, Any]:
