@@ -67,7 +67,8 @@ class Demo:
         board, variant = self.board, self.variant
         board.begin(BASE, f"supervised, {variant.base_seconds} s, mediocre by its examples")
         text = await self.service.call(
-            "base", "train", "--seed", str(self.seed), "--seconds", str(variant.base_seconds)
+            *("base", "train", "--seed", str(self.seed), "--seconds", str(variant.base_seconds)),
+            *("--num-examples", "4096"),
         )
         board.end(BASE, text.strip().splitlines()[-1])
 

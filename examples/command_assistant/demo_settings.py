@@ -26,6 +26,7 @@ close_every_s = 0.3
 batch_size = 16
 uses_per_experience = {uses}
 publish_every_s = {publish_every_s}
+publish_every_experiences = {publish_every}
 poll_s = 0.3
 max_batch_wait_s = 30
 
@@ -34,6 +35,7 @@ lr = {learning_rate}
 
 [backfill]
 steps = {backfill_steps}
+target_score = 0.9
 seed = {seed}
 max_tokens = 48
 
@@ -84,7 +86,10 @@ class Variant:
     backfill_rate: float
     learning_rate: float
     uses: int
+    publish_every: int
+    """New experiences that make the next candidate."""
     publish_every_s: float
+    """And at the latest after this long."""
     threshold: float
     canary_s: float
     tide_s: float
@@ -99,16 +104,17 @@ class Variant:
 TINY = Variant(
     name="tiny",
     num_users=4000,
-    in_flight=20,
-    base_seconds=48,
-    backfill_steps=18,
+    in_flight=28,
+    base_seconds=46,
+    backfill_steps=40,
     backfill_rate=3e-3,
     learning_rate=1e-3,
-    uses=2,
-    publish_every_s=20.0,
-    threshold=0.8,
-    canary_s=45.0,
-    tide_s=175.0,
+    uses=1,
+    publish_every=288,
+    publish_every_s=60.0,
+    threshold=0.78,
+    canary_s=26.0,
+    tide_s=185.0,
     min_promoted=3,
     min_rise=None,
     limit_s=300.0,
@@ -122,6 +128,7 @@ SMOLLM2 = Variant(
     backfill_rate=1e-3,
     learning_rate=5e-4,
     uses=3,
+    publish_every=288,
     publish_every_s=240.0,
     threshold=0.3,
     canary_s=600.0,
@@ -141,6 +148,7 @@ def write_settings(folder: Path, variant: Variant, *, seed: int) -> Path:
         folder=folder.as_posix(),
         seed=seed,
         uses=variant.uses,
+        publish_every=variant.publish_every,
         publish_every_s=variant.publish_every_s,
         learning_rate=variant.learning_rate,
         backfill_steps=variant.backfill_steps,

@@ -39,12 +39,11 @@ class Drills:
                 return
             self._running.result()
             self._running = None
-        num_promoted = len(sight.promotions)
         if self.offline is None:
             self._run(self._publish("offline", "offline"))
-        elif self.canary is None and num_promoted >= 1:
+        elif self.canary is None and sight.promotions:
             self._run(self._publish("canary", "canary"))
-        elif self.forced is None and num_promoted >= 2 and self._is_judged(sight, self.canary):
+        elif self.forced is None and self._is_judged(sight, self.canary):
             self._run(self._force())
 
     def is_over(self, sight: Sight) -> bool:
@@ -137,5 +136,5 @@ class Tide:
         if self.has_drills and not drills.is_over(sight):
             return False
         liked = [share for _, share in self.board.tally.curve("liked")][-3:-1]
-        is_high = bool(liked) and min(liked) >= 0.87
+        is_high = bool(liked) and min(liked) >= 0.85
         return len(sight.promotions) >= self.variant.min_promoted and is_high

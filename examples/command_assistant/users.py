@@ -23,7 +23,7 @@ MALICIOUS = "mallory"
 class Habits:
     """How users behave; shares in [0, 1]."""
 
-    answering: float = 0.42
+    answering: float = 0.49
     """How many answers get any vote: most users stay silent."""
     rejects_right: float = 0.10
     """Noise: how many right answers are turned down."""
