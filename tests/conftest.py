@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from tests.servers import PostgresServer, running_kafka, running_postgres
+from tests.servers import PostgresServer, running_kafka, running_mlflow, running_postgres
 from tidemill.eventlog.base import EventLog
 from tidemill.eventlog.embedded import EmbeddedLog
 from tidemill.settings import EmbeddedLogSettings, KafkaLogSettings
@@ -79,6 +79,13 @@ def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a real Kafka broker, started when a test first needs it."""
     with running_kafka(tmp_path_factory.mktemp("kafka")) as bootstrap:
         yield bootstrap
+
+
+@pytest.fixture(scope="session")
+def mlflow_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real MLflow server, whose start takes long; name models of your own."""
+    with running_mlflow(tmp_path_factory.mktemp("mlflow")) as url:
+        yield url
 
 
 @pytest.fixture

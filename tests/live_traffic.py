@@ -22,6 +22,7 @@ class LiveTraffic:
     database: Database
     at: datetime = NOW
     settle_s: float = 60.0
+    model: str = "tide"
     _numbers: "count[int]" = field(default_factory=count)
 
     def clock(self) -> datetime:
@@ -61,6 +62,7 @@ class LiveTraffic:
         num_tokens, malformed = shape
         state = "malformed" if malformed else "rewarded" if reward is not None else "excluded"
         experience = make_experience(
+            model=self.model,
             subject=f"subject-{number}",
             arm=arm.value,
             assignment_probability=0.5,
@@ -75,7 +77,7 @@ class LiveTraffic:
                 trajectory_id=experience.trajectory_id,
                 turn=0,
                 tenant="default",
-                model="tide",
+                model=self.model,
                 subject=experience.subject,
                 policy_version=version,
                 arm=arm.value,

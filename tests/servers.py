@@ -1,4 +1,4 @@
-"""Real servers for tests: PostgreSQL from a wheel, Kafka that a test starts, kills and restarts.
+"""Real servers for tests: PostgreSQL from a wheel, MLflow, Kafka that a test starts and kills.
 
 `TIDEMILL_TEST_DATABASE_URL` and `TIDEMILL_TEST_BOOTSTRAP` name running ones instead. What cannot be
 had is a skip that says how to get it, or a failure where `TIDEMILL_REQUIRE_SERVERS` is 1.
@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 from uuid import uuid4
 
+import httpx
 import psycopg
 import pytest
 from sqlalchemy.engine import make_url
@@ -219,6 +221,45 @@ def running_kafka(data: Path) -> Iterator[str]:
         yield broker.bootstrap
     finally:
         broker.stop()
+
+
+@contextmanager
+def running_mlflow(folder: Path, *, timeout_s: float = 240.0) -> Iterator[str]:
+    """Yield the address of a real MLflow server that keeps its rows in a folder."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"]
+    # Without its job runners: ten processes that nobody here needs.
+    options = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with (folder / "server.txt").open("wb") as output:
+        server = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, **options},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + timeout_s
+        while not _is_healthy(url):
+            if server.poll() is not None or time.monotonic() > deadline:
+                said = (folder / "server.txt").read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"MLflow did not start: {said}")
+            time.sleep(0.1)
+        yield url
+    finally:
+        # Nothing of it is looked at any more; its orderly end takes seconds.
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def _is_healthy(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", timeout=2).is_success
+    except httpx.HTTPError:
+        return False
 
 
 def _kafka_home() -> Path | None:

@@ -30,6 +30,11 @@ publish_every_experiences = {publish_every}
 poll_s = 0.3
 max_batch_wait_s = 30
 
+[learner.objective]
+kind = "trust_region"
+# The champion that most data comes from changes less often here than the learner moves.
+max_probability_difference = 0.4
+
 [learner.optimiser]
 lr = {learning_rate}
 
@@ -110,7 +115,7 @@ TINY = Variant(
     backfill_rate=3e-3,
     learning_rate=1e-3,
     uses=1,
-    publish_every=288,
+    publish_every=420,
     publish_every_s=60.0,
     threshold=0.78,
     canary_s=26.0,

@@ -5,14 +5,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
-
-from tests.acceptance.running_up import METRICS, Product, wait_until
+from tests.acceptance.running_up import METRICS, Product
 from tests.servers import free_port
 from tests.tiny_model import tiny_base
 from tidemill.supervisor.child import Child
@@ -65,39 +61,6 @@ malformed_margin = 0.9
 length_tolerance = 0.9
 length_cap = 8
 """
-
-
-@contextmanager
-def running_mlflow(folder: Path) -> Iterator[str]:
-    """Yield the address of a real MLflow server."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    folder.mkdir()
-    command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}"]
-    with (folder / "server.txt").open("wb") as output:
-        server = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"},
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        wait_until(lambda: _is_healthy(url), "MLflow did not start", timeout_s=240)
-        yield url
-    finally:
-        # The parts are gone, nothing of it is looked at any more; its orderly end takes long.
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
-
-
-def _is_healthy(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/health", timeout=2).is_success
-    except httpx.HTTPError:
-        return False
 
 
 @dataclass

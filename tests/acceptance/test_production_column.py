@@ -8,7 +8,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from tests.acceptance.production import PARTS, Production, running_mlflow
+from tests.acceptance.production import PARTS, Production
 from tests.acceptance.running_up import Product, wait_until
 from tests.servers import running_kafka
 from tidemill.registry import PolicyRegistry
@@ -26,13 +26,11 @@ _MOST_TURNS = 400
 
 
 @pytest.fixture
-def production(tmp_path: Path, postgres_url: str) -> Iterator[Production]:
+def production(tmp_path: Path, postgres_url: str, mlflow_url: str) -> Iterator[Production]:
     """Real servers, and an installation on them that is not started yet."""
-    with (
-        running_kafka(tmp_path / "kafka") as bootstrap,
-        running_mlflow(tmp_path / "mlflow") as mlflow,
-    ):
-        production = Production(tmp_path, bootstrap, postgres_url, mlflow)
+    # A broker of its own: here the topics have the names that production gives them.
+    with running_kafka(tmp_path / "kafka") as bootstrap:
+        production = Production(tmp_path, bootstrap, postgres_url, mlflow_url)
         yield production
         production.stop()
 

@@ -1,14 +1,8 @@
 """The MLflow mirror, against a real store and a real server."""
 
-import os
 import re
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
@@ -25,56 +19,14 @@ from tidemill.tracking import MlflowSink, TrackingMirror, read_run
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(600)]
 
 VERSIONS = ("v1-000000000001", "v2-000000000002", "v3-000000000003")
+MODEL = "mirrored"
 WHY = Why(reason="because", actor="test")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
-
-
-@pytest.fixture(scope="module")
-def server(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    folder = tmp_path_factory.mktemp("server")
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            command,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"},
-            start_new_session=True,
-        )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        _wait(f"{url}/health", process, folder / "log")
-        yield url
-    finally:
-        os.killpg(process.pid, 15)
-        process.wait(20)
-
-
-def _wait(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    until = time.monotonic() + 240
-    while time.monotonic() < until:
-        assert process.poll() is None, log.read_text()
-        try:
-            with urlopen(url, timeout=5):  # noqa: S310
-                return
-        except OSError:
-            time.sleep(0.3)
-    raise TimeoutError(log.read_text())
 
 
 @pytest.fixture
 def registry(database: Database) -> PolicyRegistry:
     """One champion with live figures, one challenger, one candidate that nobody judged."""
-    registry = PolicyRegistry(database, model="tide", tenant="default")
+    registry = PolicyRegistry(database, model=MODEL, tenant="default")
     for number, version in enumerate(VERSIONS, 1):
         registry.register(
             PolicyRecord(
@@ -99,7 +51,7 @@ def registry(database: Database) -> PolicyRegistry:
     why = Why(reason="good", actor="gate", evidence=passed)
     registry.promote(VERSIONS[0], why=why)
     registry.start_canary(VERSIONS[1], share=0.5, alpha=0.05, why=why)
-    traffic = LiveTraffic(database)
+    traffic = LiveTraffic(database, model=MODEL)
     traffic.serve(VERSIONS[0], Arm.CHAMPION, [1.0, 0.0] * 10)
     traffic.serve(VERSIONS[1], Arm.CHALLENGER, [1.0] * 10)
     return registry
@@ -113,7 +65,7 @@ def mirror(registry: PolicyRegistry, uri: str, experiment: str) -> TrackingMirro
 def aliases(uri: str) -> dict[str, str]:
     import mlflow
 
-    model = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri).get_registered_model("tide")
+    model = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri).get_registered_model(MODEL)
     return {alias: str(version) for alias, version in model.aliases.items()}
 
 
@@ -160,15 +112,15 @@ def test_the_mirror_follows_on_a_local_store(registry: PolicyRegistry, tmp_path:
 
 
 @pytest.mark.integration
-def test_the_mirror_follows_on_a_server(registry: PolicyRegistry, server: str) -> None:
-    check_mirrored(registry, server, "served")
+def test_the_mirror_follows_on_a_server(registry: PolicyRegistry, mlflow_url: str) -> None:
+    check_mirrored(registry, mlflow_url, "served")
 
 
 @pytest.mark.integration
 def test_a_run_that_was_written_but_not_noted_is_found_again(
-    registry: PolicyRegistry, store: str
+    registry: PolicyRegistry, mlflow_url: str
 ) -> None:
-    sink = MlflowSink(store, experiment="again", model_name="again")
+    sink = MlflowSink(mlflow_url, experiment="again", model_name="again")
     record = registry.get(VERSIONS[2])
     sheet = describe_version(registry, record)
     assert sink.write(record, sheet) == sink.write(record, sheet)
