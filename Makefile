@@ -7,7 +7,6 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 SEED ?= 1
-BASE ?= tiny
 DATA ?= .tidemill/demo
 PYTEST_ARGS ?=
 
@@ -26,8 +25,8 @@ $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY) ## the whole loop with simulated users [SEED=1] [BASE=tiny|smollm2]
-	@$(PYTHON) -m examples.command_assistant.demo --seed $(SEED) --base $(BASE)
+demo: $(READY) ## the whole loop with simulated users [SEED=1]
+	@$(PYTHON) -m examples.command_assistant.demo --seed $(SEED)
 
 test: $(READY) ## every test, with coverage [PYTEST_ARGS="-k words"]
 	@$(PYTHON) -m pytest --cov --cov-report=json:.coverage.json --cov-report= $(PYTEST_ARGS)

@@ -20,7 +20,7 @@ from examples.command_assistant.client import Access, Product
 from examples.command_assistant.demo_plot import draw_plot
 from examples.command_assistant.demo_report import print_report
 from examples.command_assistant.demo_service import DemoError, Service
-from examples.command_assistant.demo_settings import VARIANTS, Variant, write_settings
+from examples.command_assistant.demo_settings import TINY, Variant, write_settings
 from examples.command_assistant.demo_summary import Figures, judge, summary
 from examples.command_assistant.demo_tide import Tide
 from examples.command_assistant.demo_view import Board, Stage
@@ -144,10 +144,9 @@ def main() -> int:
     """Run the demo; 0 = every goal is met, 1 = one is missed, 3 = it could not be run."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--base", choices=sorted(VARIANTS), default="tiny")
     options = parser.parse_args()
     console = Console()
-    variant = VARIANTS[options.base]
+    variant = TINY
     service = _prepare(variant, options.seed)
     board = Board(f"Tidemill demo, seed {options.seed}, base {variant.name}", _stages())
     demo = Demo(variant, options.seed, service, board)

@@ -100,8 +100,6 @@ class Variant:
     tide_s: float
     """Longest time with users."""
     min_promoted: int
-    min_rise: float | None
-    """Least gain of acceptance; None = the absolute goals of the tiny base."""
     limit_s: float
     """Longest time for the whole demo."""
 
@@ -121,28 +119,8 @@ TINY = Variant(
     canary_s=26.0,
     tide_s=185.0,
     min_promoted=3,
-    min_rise=None,
     limit_s=300.0,
 )
-SMOLLM2 = Variant(
-    name="smollm2",
-    num_users=4000,
-    in_flight=12,
-    base_seconds=0,
-    backfill_steps=20,
-    backfill_rate=1e-3,
-    learning_rate=5e-4,
-    uses=3,
-    publish_every=288,
-    publish_every_s=240.0,
-    threshold=0.3,
-    canary_s=600.0,
-    tide_s=1800.0,
-    min_promoted=1,
-    min_rise=0.20,
-    limit_s=2700.0,
-)
-VARIANTS = {variant.name: variant for variant in (TINY, SMOLLM2)}
 
 
 def write_settings(folder: Path, variant: Variant, *, seed: int) -> Path:

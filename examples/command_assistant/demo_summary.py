@@ -48,42 +48,23 @@ class Figures:
 
 def judge(figures: Figures, variant: Variant) -> list[Goal]:
     """Return every goal of a variant with its figure."""
-    versions = figures.versions
-    goals = [
-        *_acceptance_goals(figures, variant),
+    before, wall_s, versions = figures.acceptance_before, figures.wall_s, figures.versions
+    return [
+        Goal("acceptance_before", before, "0.3 to 0.5", 0.3 <= before <= 0.5),
+        _at_least("acceptance_after", figures.acceptance_after, 0.8),
         _at_least("versions promoted", versions.promoted, variant.min_promoted),
+        _at_least("versions rejected", versions.rejected, 1),
+        _at_least("versions rolled back", versions.rolled_back, 1),
         Goal("failed_requests", figures.failed_requests, "0", figures.failed_requests == 0),
+        _at_least("in_flight_at_swap_min", figures.in_flight_at_swap_min, 8),
         Goal("ledger_balanced", figures.ledger_balanced, "true", figures.ledger_balanced),
-        Goal(
-            "wall_s",
-            figures.wall_s,
-            f"<= {variant.limit_s:g}",
-            figures.wall_s <= variant.limit_s,
-        ),
+        Goal("wall_s", wall_s, f"<= {variant.limit_s:g}", wall_s <= variant.limit_s),
     ]
-    if variant.min_rise is None:
-        goals += [
-            _at_least("versions rejected", versions.rejected, 1),
-            _at_least("versions rolled back", versions.rolled_back, 1),
-            _at_least("in_flight_at_swap_min", figures.in_flight_at_swap_min, 8),
-        ]
-    return goals
 
 
 def summary(figures: Figures, goals: list[Goal]) -> dict[str, Any]:
     """Return the document of `summary.json`."""
     return {**asdict(figures), "goals": [asdict(goal) for goal in goals]}
-
-
-def _acceptance_goals(figures: Figures, variant: Variant) -> list[Goal]:
-    before, after = figures.acceptance_before, figures.acceptance_after
-    if variant.min_rise is not None:
-        return [_at_least("acceptance gain", round(after - before, 4), variant.min_rise)]
-    is_mediocre = 0.3 <= before <= 0.5
-    return [
-        Goal("acceptance_before", before, "0.3 to 0.5", is_mediocre),
-        _at_least("acceptance_after", after, 0.8),
-    ]
 
 
 def _at_least(name: str, value: float | int | None, target: float) -> Goal:
