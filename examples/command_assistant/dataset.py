@@ -12,9 +12,9 @@ from tidemill.environments.base import Split
 
 OUTDATED_SHARE = 0.2
 """Answers from before the tools had all their arguments: no longer valid."""
-WRONG_SHARE = 0.04
+WRONG_SHARE = 0.03
 """Answers with a value that nobody asked for."""
-LIKED_SHARE = 0.46
+LIKED_SHARE = 0.40
 """Share of the valid answers that are given in the way that most people like today."""
 
 Example = tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...], str]

@@ -33,14 +33,14 @@ max_batch_wait_s = 30
 [learner.objective]
 kind = "trust_region"
 # The champion that most data comes from changes less often here than the learner moves.
-max_probability_difference = 0.4
+max_probability_difference = 0.3
 
 [learner.optimiser]
 lr = {learning_rate}
 
 [backfill]
 steps = {backfill_steps}
-target_score = 0.9
+target_score = 0.93
 seed = {seed}
 max_tokens = 48
 
@@ -62,7 +62,7 @@ max_batch = 64
 
 [gating.canary]
 share = 0.5
-alpha = 0.2
+alpha = 0.3
 alpha_harm = 0.1
 min_pairs = 20
 max_lift = 0.95
@@ -113,10 +113,10 @@ TINY = Variant(
     backfill_rate=3e-3,
     learning_rate=1e-3,
     uses=1,
-    publish_every=420,
+    publish_every=360,
     publish_every_s=60.0,
     threshold=0.78,
-    canary_s=26.0,
+    canary_s=24.0,
     tide_s=185.0,
     min_promoted=3,
     limit_s=300.0,

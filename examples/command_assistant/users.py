@@ -27,7 +27,7 @@ class Habits:
     """How many answers get any vote: most users stay silent."""
     rejects_right: float = 0.10
     """Noise: how many right answers are turned down."""
-    accepts_wrong: float = 0.07
+    accepts_wrong: float = 0.05
     """Noise: how many wrong answers are taken."""
     late: float = 0.03
     """How many votes come after the window."""
