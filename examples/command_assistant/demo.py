@@ -95,7 +95,7 @@ class Demo:
             self.board.end(TIDE, f"{self.board.tally.requests} requests")
             after = await self._measure(AFTER, product, users, sight)
             sight = await tide.look()
-            return await self._figures(before, after, sight, watch)
+            return await self._figures(before, after, sight, tide)
         finally:
             await product.aclose()
             watch.close()
@@ -112,7 +112,7 @@ class Demo:
         self.board.end(stage, f"{value:.1%} by true taste, of {sight.champion}")
         return value
 
-    async def _figures(self, before: float, after: float, sight: Sight, watch: Watch) -> Figures:
+    async def _figures(self, before: float, after: float, sight: Sight, tide: Tide) -> Figures:
         tally, folder = self.board.tally, self.service.folder
         releases = await self.service.call("releases", "list")
         first = sight.first_champion
@@ -130,12 +130,12 @@ class Demo:
             requests=tally.requests,
             failed_requests=tally.failed_requests,
             feedback_sent=tally.feedback_sent,
-            feedback_events_trained=await asyncio.to_thread(watch.count_trained),
+            feedback_events_trained=await asyncio.to_thread(tide.watch.count_trained),
             acceptance_before=round(before, 4),
             acceptance_after=round(after, 4),
             versions=sight.versions,
-            max_swap_pause_ms=sight.swaps.max_pause_ms,
-            in_flight_at_swap_min=sight.swaps.min_in_flight,
+            max_swap_pause_ms=tide.swaps.max_pause_ms if tide.swaps else None,
+            in_flight_at_swap_min=tide.swaps.min_in_flight if tide.swaps else None,
             ledger_balanced=bool(json.loads(balance)["balanced"]),
         )
 

@@ -12,6 +12,7 @@ from examples.command_assistant.demo_view import Board
 from examples.command_assistant.demo_watch import Sight, Watch
 from examples.command_assistant.users import Crowd
 from tidemill.contracts.lifecycle import Move
+from tidemill.storage.replicas import SwapFigures
 
 _PUBLISHED = re.compile(r"published (v\d+-[0-9a-f]{12})")
 FORCED_REASON = "demo: a bad version forced into service, to see it rolled back"
@@ -93,6 +94,8 @@ class Tide:
     watch: Watch
     variant: Variant
     has_drills: bool = True
+    swaps: SwapFigures | None = field(default=None, init=False)
+    """Of the time while users talked: a swap without traffic says nothing."""
     _num_moves: int = field(default=0, init=False)
 
     async def run(self, crowd: Crowd) -> Sight:
@@ -113,6 +116,7 @@ class Tide:
                 if talking.done():
                     talking.result()
                 sight = await self.look()
+                self.swaps = sight.swaps
                 if self.has_drills:
                     drills.advance(sight)
                 if self._is_told(sight, drills):
