@@ -18,10 +18,10 @@ from ingest.ledger_views import LedgerViews
 from ingest.lookup import Lookup
 from ingest.settings import IngestSettings
 from tidemill.contracts.events import TOPICS
-from tidemill.errors import ConfigurationError, EventLogError, StorageError
+from tidemill.errors import EventLogError, StorageError
 from tidemill.eventlog.base import EventLog, EventSink
 from tidemill.eventlog.opening import open_log
-from tidemill.process import Pulse, configure_logging, stop_on_signal
+from tidemill.process import Pulse, configure_logging, listen, stop_on_signal
 from tidemill.rewards.metrics_file import load_metrics
 from tidemill.settings import SharedSettings
 from tidemill.storage.database import Database
@@ -89,7 +89,7 @@ class Server:
             ConfigurationError: the port is taken, or the database is not migrated.
         """
         require_current_schema(self._database)
-        listener = _listen(self._settings.host, self._settings.port)
+        listener = listen(self._settings.host, self._settings.port, setting="ingest.port")
         http = uvicorn.Server(_http_config(self.api))
         thread = threading.Thread(target=http.run, args=([listener],), name="http")
         self._connect()
@@ -178,19 +178,6 @@ def run(shared: SharedSettings, settings: IngestSettings) -> int:
     stop = stop_on_signal()
     Server(shared, settings).run(stop)
     return 0
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        listener = socket.create_server((host, port), backlog=2048)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another ingest.port"
-        ) from error
-    # Inherited by every connection: an answer is two writes, and without this the second one
-    # waits for the peer's delayed acknowledgement, 40 ms.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
 
 
 def _http_config(api: Api) -> uvicorn.Config:

@@ -1,7 +1,6 @@
 """The serving process: wiring, start, drain."""
 
 import logging
-import socket
 import threading
 
 import torch
@@ -21,7 +20,7 @@ from tidemill.eventlog.opening import open_log
 from tidemill.eventlog.spool import Spool
 from tidemill.policy.base_model import BaseModel, load_base
 from tidemill.policy.engine.batch_engine import BatchEngine
-from tidemill.process import Pulse, configure_logging, stop_on_signal
+from tidemill.process import Pulse, configure_logging, listen, stop_on_signal
 from tidemill.registry import PolicyRegistry
 from tidemill.settings import SharedSettings
 from tidemill.snapshots.store import SnapshotStore
@@ -84,7 +83,7 @@ class Server:
         """
         require_current_schema(self._database)
         settings, service = self._settings, self.service
-        listener = _listen(settings.host, settings.port)
+        listener = listen(settings.host, settings.port, setting="serving.port")
         http = uvicorn.Server(_http_config(service, drain_s=settings.drain_timeout_s))
         service.emitter.start()
         self._scheduler.start()
@@ -182,19 +181,6 @@ def run(shared: SharedSettings, settings: ServingSettings) -> int:
     stop = stop_on_signal()
     Server(shared, settings).run(stop)
     return 0
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        listener = socket.create_server((host, port), backlog=2048)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another serving.port"
-        ) from error
-    # Inherited by every connection: an answer is two writes, and without this the second one
-    # waits for the peer's delayed acknowledgement, 40 ms.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
 
 
 def _http_config(service: Service, *, drain_s: float) -> uvicorn.Config:

@@ -1,14 +1,12 @@
 """Tidemill as the demo runs it: `tidemill up` as a process of its own, commands beside it."""
 
 import asyncio
-import json
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import httpx
 
@@ -132,8 +130,3 @@ class Service:
                 # Ctrl-C reaches the demo alone, which then ends the service in order.
                 start_new_session=True,
             )
-
-
-def read_json(text: str) -> Any:
-    """Return the JSON document that a command printed."""
-    return json.loads(text)

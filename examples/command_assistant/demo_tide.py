@@ -93,7 +93,6 @@ class Tide:
     board: Board
     watch: Watch
     variant: Variant
-    has_drills: bool = True
     swaps: SwapFigures | None = field(default=None, init=False)
     """Of the time while users talked: a swap without traffic says nothing."""
     _num_moves: int = field(default=0, init=False)
@@ -117,8 +116,7 @@ class Tide:
                     talking.result()
                 sight = await self.look()
                 self.swaps = sight.swaps
-                if self.has_drills:
-                    drills.advance(sight)
+                drills.advance(sight)
                 if self._is_told(sight, drills):
                     break
         finally:
@@ -137,7 +135,7 @@ class Tide:
         return sight
 
     def _is_told(self, sight: Sight, drills: Drills) -> bool:
-        if self.has_drills and not drills.is_over(sight):
+        if not drills.is_over(sight):
             return False
         liked = [share for _, share in self.board.tally.curve("liked")][-3:-1]
         is_high = bool(liked) and min(liked) >= 0.85

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from ingest.api_process import PART, Server, _listen
+from ingest.api_process import PART, Server
 from ingest.member import Member
 from ingest.settings import IngestSettings
 from ingest.worker import work
@@ -22,7 +22,7 @@ from tidemill.contracts.events import FEEDBACK, INTERACTIONS
 from tidemill.errors import ConfigurationError
 from tidemill.eventlog.base import EventLog
 from tidemill.ledger import take_ledger
-from tidemill.process import Pulse
+from tidemill.process import Pulse, listen
 from tidemill.rewards.metrics_file import parse_metrics
 from tidemill.settings import SharedSettings
 from tidemill.storage.database import Database
@@ -161,7 +161,7 @@ def test_a_taken_port_is_named(shared: SharedSettings) -> None:
 
 def test_an_answer_never_waits_for_a_delayed_acknowledgement() -> None:
     with (
-        _listen("127.0.0.1", 0) as listener,
+        listen("127.0.0.1", 0, setting="ingest.port") as listener,
         socket.create_connection(listener.getsockname()),
         listener.accept()[0] as accepted,
     ):
