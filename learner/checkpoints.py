@@ -15,6 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from learner.state import LearnerState, decode_state, encode_state
+from tidemill.durable import sync_path
 from tidemill.errors import SnapshotCorruptError
 
 _STATE = "state"
@@ -46,7 +47,7 @@ class CheckpointStore:
             file.flush()
             os.fsync(file.fileno())
         aside.replace(self.folder / name)
-        _sync_folder(self.folder)
+        sync_path(self.folder)
         return SavedCheckpoint(name, digest)
 
     def load(self, saved: SavedCheckpoint) -> tuple[dict[str, Tensor], LearnerState]:
@@ -82,11 +83,3 @@ class CheckpointStore:
 
 def _serial(name: str) -> int:
     return int(name.lstrip(".").split("-", 1)[0])
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

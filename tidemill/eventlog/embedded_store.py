@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from tidemill.durable import sync_path
 from tidemill.errors import EventLogError, EventLogUnavailableError
 from tidemill.eventlog.base import Bounds, Position, Record
 from tidemill.eventlog.topics import check_topic, partition_of
@@ -72,12 +73,12 @@ def create_topic(folder: Path, topic: str, num_partitions: int) -> None:
                 "INSERT INTO partitions VALUES (?, 0, 0, 0)",
                 [(number,) for number in range(num_partitions)],
             )
-        _sync(aside)
+        sync_path(aside)
         try:
             os.link(aside, path)
         except FileExistsError:
             return
-        _sync(folder)
+        sync_path(folder)
     except (OSError, sqlite3.Error) as error:
         raise EventLogUnavailableError(
             f"cannot create topic {topic} in {folder}: {error}"
@@ -247,11 +248,3 @@ def _moment(microseconds: int) -> datetime:
     # Through whole seconds: a float would lose the last microsecond.
     seconds, rest = divmod(microseconds, 1_000_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -20,6 +20,7 @@ from pathlib import Path
 from uuid import uuid4
 from zlib import crc32
 
+from tidemill.durable import sync_path
 from tidemill.errors import EventLogError, EventLogUnavailableError
 from tidemill.eventlog.base import EventSink, Position
 from tidemill.eventlog.topics import check_record, check_topic
@@ -140,7 +141,7 @@ class Spool:
                 file.flush()
                 os.fsync(file.fileno())
             aside.replace(path)
-        _sync_folder(self._folder)
+        sync_path(self._folder)
 
     def _open_segment(self) -> int:
         name = f"{time.time_ns():020d}-{uuid4().hex[:8]}"
@@ -150,7 +151,7 @@ class Spool:
         # Locked before it gets its name: no drain may meet it unlocked while it is written.
         fcntl.flock(handle, fcntl.LOCK_EX)
         aside.rename(path)
-        _sync_folder(self._folder)
+        sync_path(self._folder)
         return handle
 
     def _close_segment(self) -> None:
@@ -231,11 +232,3 @@ def _write_all(handle: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(handle, view) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -25,6 +25,7 @@ from safetensors.torch import save as save_safetensors
 from torch import Tensor
 
 from tidemill.contracts.ids import PolicyVersion
+from tidemill.durable import sync_path
 from tidemill.errors import NonFiniteError, SnapshotCorruptError, SnapshotError
 from tidemill.settings import LoraSettings
 from tidemill.snapshots.digests import tensor_digest
@@ -145,9 +146,9 @@ class SnapshotStore:
         aside.mkdir(parents=True)
         for name, data in contents.items():
             _write_durably(aside / name, data)
-        _sync_folder(aside)
+        sync_path(aside)
         aside.rename(target)
-        _sync_folder(self.root)
+        sync_path(self.root)
 
 
 def _build_manifest(tensors: dict[str, Tensor], draft: SnapshotDraft, config: bytes) -> Manifest:
@@ -223,14 +224,6 @@ def _write_durably(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _config_bytes(lora: LoraSettings) -> bytes:
