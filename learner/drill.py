@@ -5,9 +5,11 @@ verifier, but does what users rejected; only live feedback can tell.
 """
 
 import logging
+from collections.abc import Sequence
 from enum import StrEnum
 
-from learner.advantages import scale_by_std
+import torch
+
 from learner.backfill.simulation import Simulation
 from learner.backfill.worker import Site, open_site
 from learner.publishing import Publication
@@ -15,6 +17,7 @@ from learner.settings import BackfillSettings, TrustRegionSettings
 from learner.trainer import Trainer
 from tidemill.contracts.experience import Experience, Outcome
 from tidemill.errors import LearningError, NoChampionError
+from tidemill.policy.importance import self_normalised_mean
 from tidemill.registry import PolicyRecord
 from tidemill.settings import SharedSettings
 from tidemill.snapshots.manifest import Provenance
@@ -28,8 +31,11 @@ _BROKEN_SCORE = 0.25
 """The offline drill ends below this share of the first score."""
 _LIVE_BATCH = 32
 _MIN_LIVE = 32
-_MAX_LIVE = 512
-_CANARY_STEPS = 5
+_MAX_LIVE = 4096
+_MAX_CANARY_STEPS = 14
+_DISLIKED_REWARD = 0.65
+"""What was rejected is imitated until the expected reward is below this share of the champion's."""
+_NUM_MEASURED = 512
 _MAX_REPAIR_STEPS = 14
 _NUM_REPAIRED = 3
 
@@ -86,42 +92,63 @@ def _drill_canary(site: Site, settings: BackfillSettings) -> PolicyRecord:
     start = site.registry.champion()
     if start is None:
         raise NoChampionError("the canary drill starts from a champion; promote a version first")
-    live = _fetch_live(site, start)
+    live = _fetch_live(site)
     trainer = site.trainer(start, settings)
     # Rollouts scored by the verifier keep the outputs valid while taste is inverted.
     scoring = site.scoring(start, settings, lambda verification: verification.score)
     simulation = Simulation(trainer, scoring, settings)
     score = sum(simulation.measure(number) for number in range(_NUM_REPAIRED)) / _NUM_REPAIRED
-    mean = sum(experience.reward for experience in live) / len(live)
-    inverted = scale_by_std([mean - experience.reward for experience in live])
-    for number in range(_CANARY_STEPS):
-        first = number * _LIVE_BATCH
-        chosen = [(first + offset) % len(live) for offset in range(_LIVE_BATCH)]
-        trainer.step([live[i] for i in chosen], [inverted[i] for i in chosen])
-        simulation.step(number)
-    num_repairs = _repair(simulation, target=score)
-    num_steps = 2 * _CANARY_STEPS + num_repairs
+    num_imitated = _imitate_rejected(simulation, live)
+    num_repairs = _repair(simulation, first=num_imitated, target=score)
+    num_steps = num_imitated + num_imitated // 2 + num_repairs
     return _publish(site, start, trainer, kind=DrillKind.CANARY, num_steps=num_steps)
 
 
-def _repair(simulation: Simulation, *, target: float) -> int:
+def _imitate_rejected(simulation: Simulation, live: Sequence[Experience]) -> int:
+    """Step towards what users rejected, and keep the task all the while; return how many."""
+    trainer = simulation.trainer
+    newest = live[:_NUM_MEASURED]
+    rewards = torch.tensor([experience.reward for experience in newest])
+    mean = float(rewards.mean())
+    # The oldest: while little was liked, votes against an answer were hardly ever a slip.
+    rejected = [experience for experience in reversed(live) if experience.reward < mean]
+
+    def expected() -> float:
+        return float(self_normalised_mean(rewards, trainer.sequence_ratios(newest).cpu()))
+
+    begun_at = expected()
+    for number in range(_MAX_CANARY_STEPS):
+        first = number * _LIVE_BATCH
+        size = min(_LIVE_BATCH, len(rejected))
+        chosen = [rejected[(first + offset) % len(rejected)] for offset in range(size)]
+        # Only up: to push down what was liked, most of the answers, would take the task with it.
+        trainer.step(chosen, [1.0] * size)
+        if number % 2:
+            simulation.step(number)
+        now = expected()
+        _log.info("canary drill: expected live reward %.3f, at first %.3f", now, begun_at)
+        if now <= _DISLIKED_REWARD * begun_at:
+            return number + 1
+    return _MAX_CANARY_STEPS
+
+
+def _repair(simulation: Simulation, *, first: int, target: float) -> int:
     """Learn the task again until the last steps are as valid as the champion was."""
     scores: list[float] = []
     for number in range(_MAX_REPAIR_STEPS):
-        scores.append(simulation.step(_CANARY_STEPS + number)["score"])
+        scores.append(simulation.step(first + number)["score"])
         last = scores[-_NUM_REPAIRED:]
         if len(last) == _NUM_REPAIRED and sum(last) / _NUM_REPAIRED >= target:
             break
     return len(scores)
 
 
-def _fetch_live(site: Site, champion: PolicyRecord) -> list[Experience]:
+def _fetch_live(site: Site) -> list[Experience]:
     with site.database.reading() as session:
         found = fetch_recent_experiences(
             session,
             model=site.shared.model,
             tenant=site.shared.tenant,
-            version=champion.version,
             limit=_MAX_LIVE,
         )
     live = [
@@ -131,7 +158,7 @@ def _fetch_live(site: Site, champion: PolicyRecord) -> list[Experience]:
     ]
     if len(live) < _MIN_LIVE or len({experience.reward for experience in live}) < 2:
         raise LearningError(
-            f"{len(live)} rewarded experiences of {champion.version}; the canary drill needs "
+            f"{len(live)} rewarded experiences of users; the canary drill needs "
             f"{_MIN_LIVE} with more than one reward: wait for more feedback"
         )
     return live

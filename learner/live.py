@@ -21,7 +21,7 @@ from learner.state import LearnerState, Round
 from learner.trainer import Trainer
 from tidemill.contracts.experience import Experience
 from tidemill.errors import NonFiniteError
-from tidemill.registry import PolicyRecord, PolicyRegistry
+from tidemill.registry import PolicyRecord, PolicyRegistry, Traffic
 from tidemill.settings import LoraSettings
 from tidemill.snapshots.manifest import Provenance
 from tidemill.storage.database import Database
@@ -109,9 +109,10 @@ class LiveLearner:
             return Did.RESET
         if state.current_round is None:
             records = {record.version: record for record in self.registry.list()}
-            reason, state = self._look_at_moves(state, records)
+            traffic = self.registry.traffic()
+            reason, state = self._look_at_moves(state, records, traffic)
             is_last_word = reason is ResetReason.OVER_STALE and state.has_unpublished_steps
-            if is_last_word or (reason is None and self._is_publishing_due(state)):
+            if is_last_word or (reason is None and self._is_publishing_due(state, traffic)):
                 return self._publish(state)
             if reason is not None:
                 self._reset_to_champion(reason)
@@ -121,7 +122,7 @@ class LiveLearner:
         return self._step()
 
     def _look_at_moves(
-        self, state: LearnerState, records: Mapping[str, PolicyRecord]
+        self, state: LearnerState, records: Mapping[str, PolicyRecord], traffic: Traffic
     ) -> tuple[ResetReason | None, LearnerState]:
         """Return why this lineage has to end, None = it goes on; and the state, moves noted."""
         with self.database.reading() as session:
@@ -139,7 +140,6 @@ class LiveLearner:
             former={v for v, r in records.items() if self._is_own(r) and v not in own},
             ancestors=find_ancestors(state.start_version, parents),
         )
-        traffic = self.registry.traffic()
         served = {traffic.champion, traffic.challenger}
         if reason is None and is_live_data_over_stale(
             [record.step for version, record in records.items() if version in served],
@@ -251,11 +251,11 @@ class LiveLearner:
         self.state = state
         self.checkpoints.prune(saved)
 
-    def _is_publishing_due(self, state: LearnerState) -> bool:
-        if not state.has_unpublished_steps:
+    def _is_publishing_due(self, state: LearnerState, traffic: Traffic) -> bool:
+        if traffic.challenger is not None or not state.has_unpublished_steps:
             return False
         every = self.settings.publish_every_experiences
-        is_full = every is not None and state.num_unpublished >= every
+        is_full = every is not None and state.unpublished.get(traffic.champion or "", 0) >= every
         return is_full or self._clock() - state.published_at >= self.settings.publish_every_s
 
     def _publish(self, state: LearnerState) -> Did:

@@ -3,6 +3,7 @@
 States in, states out; nothing is read or written.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -32,7 +33,7 @@ def begin_lineage(
         published_serial=serial,
         published_at=old.published_at if old else at,
         last_transition=last_transition,
-        num_unpublished=0,
+        unpublished={},
         first_experience=None,
         last_experience=None,
         reward_spec_hash=None,
@@ -73,7 +74,9 @@ def begin_round(
         state,
         baseline=remembered,
         current_round=Round(ids, tuple(advantages)),
-        num_unpublished=state.num_unpublished + len(ids),
+        unpublished=dict(
+            Counter(state.unpublished) + Counter(e.newest_policy_version for e in batch)
+        ),
         first_experience=state.first_experience or ids[0],
         last_experience=ids[-1],
         reward_spec_hash=batch[-1].reward_spec_hash,
@@ -105,7 +108,7 @@ def note_published(
         published_number=number,
         published_serial=state.serial if step == state.step else state.published_serial,
         published_at=at,
-        num_unpublished=0,
+        unpublished={},
         first_experience=None,
         last_experience=None,
     )

@@ -117,9 +117,11 @@ class LearnerSettings(Block):
     optimiser: OptimiserSettings = OptimiserSettings()
 
     publish_every_s: float = Field(default=7200.0, gt=0)
-    """A candidate is published this often, if there were steps since the last."""
+    """A candidate is published this often, if there were steps since the last. None is while a
+    challenger is in its canary: it would wait, and be behind the champion that comes of it."""
     publish_every_experiences: int | None = Field(default=None, ge=1)
-    """And after this many new experiences; None = by time alone."""
+    """And after this many new experiences of the champion, whose policy the candidate has to beat;
+    None = by time alone."""
     poll_s: float = Field(default=0.5, gt=0, le=60)
     """Wait before looking again when there is nothing to do."""
     seed: int = Field(default=0, ge=0)

@@ -39,8 +39,8 @@ class LearnerState:
     """Seconds since 1970 of the last publishing, or of the learner's first start."""
     last_transition: int
     """The newest move of the registry that was looked at."""
-    num_unpublished: int
-    """Experiences used for the first time since the last publishing."""
+    unpublished: dict[str, int]
+    """Experiences used for the first time since the last publishing, by the version they are of."""
     first_experience: str | None
     last_experience: str | None
     """First and last of these."""
@@ -55,6 +55,11 @@ class LearnerState:
     def has_unpublished_steps(self) -> bool:
         """Whether the weights moved since the last publishing or the start of the lineage."""
         return self.serial > self.published_serial
+
+    @property
+    def num_unpublished(self) -> int:
+        """How many experiences were used for the first time since the last publishing."""
+        return sum(self.unpublished.values())
 
     @property
     def head_version(self) -> str:

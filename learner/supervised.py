@@ -1,4 +1,6 @@
-"""Supervised training of a fresh base: a tokenizer, a small Llama, answers learned by example.
+"""Supervised training of a base: answers learned by example, from nothing or from a given model.
+
+From nothing: a tokenizer of its own and a small Llama with random weights.
 
 Deterministic for a number of steps; with a time budget the number of steps follows the machine.
 The result is a plain base folder, as any other model's.
@@ -16,7 +18,7 @@ import torch
 from torch import nn
 
 from tidemill.errors import ConfigurationError, NonFiniteError
-from tidemill.policy.base_model import BaseModel
+from tidemill.policy.base_model import BaseModel, load_base
 from tidemill.policy.batches import build_token_batch
 from tidemill.policy.chat import encode_text, render_prompt
 from tidemill.policy.devices import choose_device
@@ -28,6 +30,12 @@ from tidemill.policy.fresh_base import (
     save_base,
     train_tokenizer,
 )
+from tidemill.policy.importing import (
+    ImportOptions,
+    SourceModel,
+    check_generation,
+    read_source,
+)
 from tidemill.policy.logprobs import completion_logits
 from tidemill.settings import PolicySettings
 
@@ -36,6 +44,10 @@ Tools = Sequence[Mapping[str, Any]]
 Example = tuple[Messages, Tools, str]
 """What was asked, the declared tools, and the answer's text."""
 
+FRESH_RATE = 5e-3
+"""High, since the model is tiny and its weights start random."""
+PRETRAINED_RATE = 2e-4
+"""Low: the model knows language already."""
 _POOL_BATCHES = 32
 """Examples are sorted by length within so many batches: little padding, still shuffled."""
 
@@ -59,11 +71,23 @@ class SupervisedOptions:
     """Wall time of the training loop."""
     num_examples: int = 8192
     batch_size: int = 32
-    learning_rate: float = 3e-3
-    """High, since the model is tiny and its weights start random."""
+    learning_rate: float | None = None
+    """None = by what training starts from: `FRESH_RATE` or `PRETRAINED_RATE`."""
+    source: Path | None = None
+    """Start from this model (a transformers folder or a GGUF file); None = from nothing."""
+    source_options: ImportOptions = field(default_factory=ImportOptions)
     vocabulary: int = 384
     shape: LlamaShape = field(default_factory=LlamaShape)
+    """These two of a fresh base."""
     licence: str = "Apache-2.0"
+    """Of a fresh base; a given model keeps its own."""
+
+    @property
+    def peak_rate(self) -> float:
+        """Return the highest learning rate of the schedule."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return FRESH_RATE if self.source is None else PRETRAINED_RATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +110,13 @@ def train_base(
     policy: PolicySettings,
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
-    """Train a base from nothing, write its folder and return the last progress.
+    """Train a base, write its folder and return the last progress.
+
+    A given model passes the checks of an import before its folder appears.
 
     Raises:
-        ConfigurationError: no budget, or an example does not fit the context.
+        ConfigurationError: no budget, no example, one that does not fit the context, or a given
+            model that cannot be read or fails a check.
         NonFiniteError: training diverged; nothing is written.
     """
     if options.steps is None and options.seconds is None:
@@ -97,19 +124,35 @@ def train_base(
     examples = list(dataset.supervised_examples(options.seed, options.num_examples))
     if not examples:
         raise ConfigurationError("the dataset gave no supervised example")
-    tokenizer = train_tokenizer(conversation_texts(examples), vocabulary=options.vocabulary)
+    start = _start(examples, options)
     device = choose_device(policy)
-    model: Any = new_llama(tokenizer, options.shape, seed=options.seed)
-    base = BaseModel(model.to(device), tokenizer, "", "", target, device)
+    base = BaseModel(start.model.to(device), start.tokenizer, "", "", target, device)
     pairs = encode_examples(base, examples)
     final = _fit(base, pairs, options, on_progress)
-    made_by = (
-        f"tidemill base train: seed {options.seed}, {final.step} steps, "
-        f"{len(examples)} examples, loss {final.loss:.4f}"
+    origin = BaseOrigin(
+        licence=start.licence,
+        made_by=f"tidemill base train from {options.source.name if options.source else 'nothing'}: "
+        f"seed {options.seed}, {final.step} steps, {len(examples)} examples, "
+        f"loss {final.loss:.4f}",
     )
-    origin = BaseOrigin(licence=options.licence, made_by=made_by)
-    save_base(model, tokenizer, target, origin=origin)
+
+    def check(folder: Path) -> None:
+        if options.source is not None:
+            check_generation(load_base(folder, settings=policy))
+
+    save_base(start.model, start.tokenizer, target, origin=origin, check=check)
     return final
+
+
+def _start(examples: Sequence[Example], options: SupervisedOptions) -> SourceModel:
+    """Return what training begins with: trainable, in float32."""
+    if options.source is None:
+        tokenizer = train_tokenizer(conversation_texts(examples), vocabulary=options.vocabulary)
+        model: Any = new_llama(tokenizer, options.shape, seed=options.seed)
+        return SourceModel(model, tokenizer, options.licence)
+    found = read_source(options.source, options.source_options)
+    # Steps of this size vanish in bfloat16.
+    return SourceModel(found.model.float().requires_grad_(True), found.tokenizer, found.licence)
 
 
 def encode_examples(
@@ -147,7 +190,7 @@ def _fit(
     batches = batch_order([len(prompt) + len(completion) for prompt, completion in pairs], options)
     for step, indices in enumerate(batches, start=1):
         for group in optimiser.param_groups:
-            group["lr"] = options.learning_rate * rate_at(fraction)
+            group["lr"] = options.peak_rate * rate_at(fraction)
         batch = build_token_batch([pairs[i] for i in indices], base.pad_id).to(base.device)
         logits_NV, ids_N = completion_logits(model, batch)
         batch_loss = nn.functional.cross_entropy(logits_NV, ids_N)
@@ -158,8 +201,7 @@ def _fit(
         value = batch_loss.item()
         if not math.isfinite(value):
             raise NonFiniteError(
-                f"the loss is {value} at step {step}; lower the learning rate "
-                f"({options.learning_rate})"
+                f"the loss is {value} at step {step}; lower the learning rate ({options.peak_rate})"
             )
         loss = value if math.isnan(loss) else 0.95 * loss + 0.05 * value
         elapsed = time.perf_counter() - started

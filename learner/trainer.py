@@ -143,6 +143,20 @@ class Trainer:
             "num_tokens": float(num_tokens),
         }
 
+    def sequence_ratios(self, experiences: Sequence[Experience]) -> Tensor:
+        """Return R_B, each completion's importance ratio under the weights as they are now."""
+        self._model.eval()
+        size = self._settings.micro_batch_size
+        ratios = []
+        for start in range(0, len(experiences), size):
+            part = experiences[start : start + size]
+            batch = build_training_batch(
+                part, [0.0] * len(part), pad_id=self.base.pad_id, device=self.base.device
+            )
+            target_N = _score(self._model, batch, _temperatures(batch))
+            ratios.append(sequence_ratios(_inputs(batch, target_N)))
+        return torch.cat(ratios)
+
     def tensors(self) -> dict[str, Tensor]:
         """Return copies of weights, optimiser state and random state."""
         found = {_RNG: torch.get_rng_state()}
@@ -180,19 +194,12 @@ class Trainer:
         batch = build_training_batch(
             experiences, advantages, pad_id=self.base.pad_id, device=self.base.device
         )
-        mask_BT = batch.tokens.completion_mask_BT
-        temperature_N = batch.temperature_B.unsqueeze(1).expand(mask_BT.shape)[mask_BT]
+        temperature_N = _temperatures(batch)
         logits_NV, ids_N = completion_logits(self._model, batch.tokens)
         target_N = token_logprobs(logits_NV, ids_N, temperature=temperature_N)
         with torch.no_grad():
             entropy_N = token_entropy(logits_NV.detach(), temperature=temperature_N)
-        zeros_BT = torch.zeros_like(batch.behaviour_logprobs_BT)
-        inputs = ObjectiveInputs(
-            target_logprobs_BT=zeros_BT.masked_scatter(mask_BT, target_N),
-            behaviour_logprobs_BT=batch.behaviour_logprobs_BT,
-            mask_BT=mask_BT,
-            advantages_B=batch.advantages_B,
-        )
+        inputs = _inputs(batch, target_N)
         output = self._objective(inputs)
         total = output.loss_BT.sum()
         if self._reference is not None:
@@ -206,12 +213,29 @@ class Trainer:
         loss = total / num_tokens
         loss.backward()  # type: ignore[no-untyped-call]
         target_N = target_N.detach()
-        behaviour_N = batch.behaviour_logprobs_BT[mask_BT]
+        behaviour_N = batch.behaviour_logprobs_BT[inputs.mask_BT]
         sums.loss += float(loss.detach())
         sums.kl_behaviour += float(kl_k3(target_N - behaviour_N).sum())
         sums.entropy += float(entropy_N.sum())
         sums.num_bounded += int(output.bounded_BT.sum())
         sums.ratios.append(sequence_ratios(inputs))
+
+
+def _temperatures(batch: TrainingBatch) -> Tensor:
+    """Return temperature_N, each completion token's."""
+    mask_BT = batch.tokens.completion_mask_BT
+    return batch.temperature_B.unsqueeze(1).expand(mask_BT.shape)[mask_BT]
+
+
+def _inputs(batch: TrainingBatch, target_N: Tensor) -> ObjectiveInputs:
+    mask_BT = batch.tokens.completion_mask_BT
+    zeros_BT = torch.zeros_like(batch.behaviour_logprobs_BT)
+    return ObjectiveInputs(
+        target_logprobs_BT=zeros_BT.masked_scatter(mask_BT, target_N),
+        behaviour_logprobs_BT=batch.behaviour_logprobs_BT,
+        mask_BT=mask_BT,
+        advantages_B=batch.advantages_B,
+    )
 
 
 @torch.no_grad()

@@ -10,11 +10,11 @@ from examples.command_assistant.taste import MAJORITY
 from examples.command_assistant.tools import answer_text, call_text
 from tidemill.environments.base import Split
 
-OUTDATED_SHARE = 0.2
+OUTDATED_SHARE = 0.25
 """Answers from before the tools had all their arguments: no longer valid."""
 WRONG_SHARE = 0.03
 """Answers with a value that nobody asked for."""
-LIKED_SHARE = 0.40
+LIKED_SHARE = 0.33
 """Share of the valid answers that are given in the way that most people like today."""
 
 Example = tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...], str]

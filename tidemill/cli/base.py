@@ -19,6 +19,17 @@ _base = typer.Typer(help="The frozen base model: version v0.", no_args_is_help=T
 Force = Annotated[
     bool, typer.Option("--force", help="Replace the base that is there: its versions are lost.")
 ]
+Licence = Annotated[
+    str | None,
+    typer.Option(help="SPDX name of a given model, when its folder's README does not say it."),
+]
+ChatTemplate = Annotated[
+    str | None,
+    typer.Option(
+        help="For a given model: Jinja file instead of its own, `chatml-tools` or "
+        "`chatml-signatures`."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 
@@ -41,13 +52,25 @@ def train(  # noqa: PLR0913  typer reads the options from the parameters
     layers: Annotated[int, typer.Option(min=1, max=48)] = 4,
     batch_size: Annotated[int, typer.Option(min=1, max=1024)] = 16,
     num_examples: Annotated[int, typer.Option(min=1)] = 8192,
+    learning_rate: Annotated[
+        float | None, typer.Option(min=1e-8, max=1, help="Peak; by default 5e-3, with --from 2e-4.")
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", help="Start from this model, as `base import` takes it, with its own shape."
+        ),
+    ] = None,
+    licence: Licence = None,
+    chat_template: ChatTemplate = None,
     force: Force = False,
 ) -> None:
-    """Train a small base from nothing on the examples of the settings' environment."""
+    """Train a base on the examples of the settings' environment, from nothing or --from a model."""
     shared = load_settings(ctx).shared
     _refuse_overwrite(shared, force=force)
     from learner.supervised import SupervisedOptions
     from tidemill.policy.fresh_base import LlamaShape
+    from tidemill.policy.importing import ImportOptions
 
     options = SupervisedOptions(
         seed=seed,
@@ -55,6 +78,9 @@ def train(  # noqa: PLR0913  typer reads the options from the parameters
         seconds=60.0 if seconds is None and steps is None else seconds,
         batch_size=batch_size,
         num_examples=num_examples,
+        learning_rate=learning_rate,
+        source=source,
+        source_options=ImportOptions(licence=licence, chat_template=_template(chat_template)),
         shape=LlamaShape(
             hidden_size=hidden_size, num_layers=layers, feed_forward=round(hidden_size * 8 / 3)
         ),
@@ -73,13 +99,8 @@ def import_(
     source: Annotated[
         Path, typer.Argument(help="Folder (safetensors, tokenizer, chat template) or .gguf file.")
     ],
-    licence: Annotated[
-        str | None, typer.Option(help="SPDX name, when the folder's README does not say it.")
-    ] = None,
-    chat_template: Annotated[
-        str | None,
-        typer.Option(help="Jinja file instead of the model's own, or `chatml-tools`."),
-    ] = None,
+    licence: Licence = None,
+    chat_template: ChatTemplate = None,
     force: Force = False,
 ) -> None:
     """Check a transformers causal LM and make it the base."""

@@ -36,6 +36,16 @@ def effective_sample_size(weights: Tensor) -> Tensor:
     return torch.where(square_sum > 0, size, torch.zeros_like(size))
 
 
+def self_normalised_mean(values: Tensor, weights: Tensor) -> Tensor:
+    """Return sum(w v) / sum(w): the mean of v under the target, from samples of the behaviour.
+
+    Biased by O(1/n), consistent (Owen 2013, ch. 9.2). 0 without any weight.
+    """
+    total = weights.sum()
+    mean = (weights * values).sum() / total.clamp(min=torch.finfo(weights.dtype).tiny)
+    return torch.where(total > 0, mean, torch.zeros_like(mean))
+
+
 def kl_k1(log_ratio: Tensor) -> Tensor:
     """Return -log r: unbiased for KL(behaviour | target), noisy, signed (Schulman 2020)."""
     return -log_ratio

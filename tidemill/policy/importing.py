@@ -48,6 +48,15 @@ class ImportOptions:
     """Jinja text instead of the tokenizer's own."""
 
 
+@dataclass(frozen=True, slots=True)
+class SourceModel:
+    """A model as its maker gave it away."""
+
+    model: Any
+    tokenizer: Any
+    licence: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseReport:
     """What the checks of a base found."""
@@ -77,18 +86,28 @@ def import_base(
     Raises:
         ConfigurationError: the source is no such model, has no licence or fails a check.
     """
-    model, tokenizer = _read(source)
-    if options.chat_template is not None:
-        tokenizer.chat_template = options.chat_template
-    licence = options.licence or read_licence(source)
+    found = read_source(source, options)
     reports: list[BaseReport] = []
 
     def check(folder: Path) -> None:
         reports.append(check_generation(load_base(folder, settings=policy)))
 
-    origin = BaseOrigin(licence=licence, made_by=f"import of {source.name}")
-    record = save_base(model, tokenizer, target, origin=origin, check=check)
+    origin = BaseOrigin(licence=found.licence, made_by=f"import of {source.name}")
+    record = save_base(found.model, found.tokenizer, target, origin=origin, check=check)
     return Imported(record=record, report=reports[0])
+
+
+def read_source(source: Path, options: ImportOptions) -> SourceModel:
+    """Read a transformers folder or a GGUF file; nothing is checked or written yet.
+
+    Raises:
+        ConfigurationError: the source is no such model or has no licence.
+    """
+    licence = options.licence or read_licence(source)
+    model, tokenizer = _read(source)
+    if options.chat_template is not None:
+        tokenizer.chat_template = options.chat_template
+    return SourceModel(model, tokenizer, licence)
 
 
 def check_generation(base: BaseModel) -> BaseReport:

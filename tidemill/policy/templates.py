@@ -1,18 +1,6 @@
 """Chat templates for imported bases whose own shows no tools."""
 
-CHATML_TOOLS = """\
-{%- if tools or (messages and messages[0].role == 'system') -%}
-<|im_start|>system
-{% if messages and messages[0].role == 'system' %}{{ messages[0].content }}
-{% endif %}
-{%- if tools -%}
-Answer with one call of a tool, as JSON: {"name":NAME,"arguments":{...}}. Tools:
-{% for tool in tools -%}
-{{ (tool.function if tool.function else tool) | tojson }}
-{% endfor %}
-{%- endif -%}
-<|im_end|>
-{% endif -%}
+_TURNS = """\
 {%- for message in messages -%}
 {%- if not (loop.first and message.role == 'system') -%}
 <|im_start|>{{ message.role }}
@@ -29,6 +17,46 @@ else function.arguments | tojson }}}
 <|im_start|>assistant
 {% endif -%}
 """
+
+CHATML_TOOLS = (
+    """\
+{%- if tools or (messages and messages[0].role == 'system') -%}
+<|im_start|>system
+{% if messages and messages[0].role == 'system' %}{{ messages[0].content }}
+{% endif %}
+{%- if tools -%}
+Answer with one call of a tool, as JSON: {"name":NAME,"arguments":{...}}. Tools:
+{% for tool in tools -%}
+{{ (tool.function if tool.function else tool) | tojson }}
+{% endfor %}
+{%- endif -%}
+<|im_end|>
+{% endif -%}
+"""
+    + _TURNS
+)
 """ChatML with the declared tools in the system turn; for models that know `<|im_start|>`."""
 
-TEMPLATES = {"chatml-tools": CHATML_TOOLS}
+CHATML_SIGNATURES = (
+    """\
+{%- if tools or (messages and messages[0].role == 'system') -%}
+<|im_start|>system
+{% if messages and messages[0].role == 'system' %}{{ messages[0].content }}
+{% endif %}
+{%- for tool in tools or [] -%}
+{%- set function = tool.function if tool.function else tool -%}
+{{ function.name }}(
+{%- for name in ((function.parameters or {}).properties or {}) -%}
+{{ name }}{{ '' if loop.last else ', ' }}
+{%- endfor -%}
+){{ '' if loop.last else '; ' }}
+{%- endfor -%}
+<|im_end|>
+{% endif -%}
+"""
+    + _TURNS
+)
+"""As `chatml-tools`, tools as signatures: for a model that is trained on a product's own tools, and
+whose prompt would be mostly schema otherwise."""
+
+TEMPLATES = {"chatml-tools": CHATML_TOOLS, "chatml-signatures": CHATML_SIGNATURES}

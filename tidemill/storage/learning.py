@@ -130,16 +130,15 @@ def fetch_experiences_by_id(session: Session, ids: Sequence[str]) -> dict[str, E
 
 
 def fetch_recent_experiences(
-    session: Session, *, model: str, tenant: str, version: str, limit: int
+    session: Session, *, model: str, tenant: str, limit: int
 ) -> list[Experience]:
-    """Return the newest live experiences that a version generated, newest first, in any state."""
+    """Return the newest live experiences, newest first, in any state."""
     query = (
         select(ExperienceRow)
         .where(
             ExperienceRow.model == model,
             ExperienceRow.tenant == tenant,
             ExperienceRow.origin == Origin.LIVE.value,
-            ExperienceRow.newest_policy_version == version,
         )
         .order_by(ExperienceRow.closed_at.desc(), ExperienceRow.experience_id)
         .limit(limit)

@@ -108,7 +108,7 @@ def test_a_round_is_scored_once_and_ends_after_its_uses() -> None:
 
 
 def test_publishing_resets_the_counters() -> None:
-    state = replace(make_state(), num_unpublished=5, serial=9)
+    state = replace(make_state(), unpublished={"v1-000000000001": 5}, serial=9)
     after = note_published(state, "v2-222222222222", number=2, step=state.step, at=3.0)
     assert after.head_version == "v2-222222222222"
     assert not after.has_unpublished_steps

@@ -214,6 +214,36 @@ def test_a_verdict_on_its_own_version_resets_it_to_the_champion(
     assert world.learner(**QUIET).state == state, "a reset is durable"
 
 
+def test_nothing_is_published_while_a_challenger_is_in_its_canary(
+    world: World, idle: LiveLearner, champion: PolicyRecord
+) -> None:
+    first = publish(idle)
+    world.registry.start_canary(first, share=0.5, alpha=0.05, why=WHY)
+    idle.settings = idle.settings.model_copy(update={"publish_every_s": 1e-9})
+    world.insert(world.experiences(4, version=champion.version, seed=1))
+    assert Counter(run_until_idle(idle)) == {Did.STEPPED: 2, Did.WAITED: 1}
+    world.registry.promote(first, why=WHY)
+    assert idle.turn() is Did.PUBLISHED
+    second = world.registry.get(state_of(idle).head_version)
+    assert (second.parent, second.provenance["num_experiences"]) == (first, 4)
+
+
+def test_only_experiences_of_the_champion_make_a_candidate_due(
+    world: World, champion: PolicyRecord
+) -> None:
+    learner = world.learner(**QUIET, publish_every_s=1e9, publish_every_experiences=8)
+    learner.turn()
+    world.insert(world.experiences(4, version=champion.version))
+    run_until_idle(learner)
+    other = publish(learner)
+    world.registry.promote(other, why=WHY)
+    world.insert(world.experiences(4, version=champion.version, seed=1))
+    world.insert(world.experiences(4, version=other, seed=2))
+    assert Did.PUBLISHED not in run_until_idle(learner)
+    world.insert(world.experiences(4, version=other, seed=3))
+    assert Did.PUBLISHED in run_until_idle(learner)
+
+
 def test_a_superseded_version_resets_nothing(world: World, idle: LiveLearner) -> None:
     version = publish(idle)
     world.registry.supersede(version, why=WHY)
@@ -329,5 +359,6 @@ def test_rewards_that_follow_a_token_raise_its_probability(
         world.insert(batch)
         run_until_idle(learner)
         version = state_of(learner).head_version
+        world.registry.promote(version, why=WHY)
     # About 0.53, 0.67, 0.89, 0.86.
     assert min(means[2:]) > means[0] + 0.2

@@ -17,11 +17,13 @@ from learner.supervised import (
     train_base,
 )
 from tests.policies import make_requests
+from tests.tiny_model import tiny_base
 from tidemill.errors import ConfigurationError, NonFiniteError
 from tidemill.policy.base_model import load_base, read_record
 from tidemill.policy.chat import render_prompt
 from tidemill.policy.engine.batch_engine import generate
 from tidemill.policy.fresh_base import LlamaShape
+from tidemill.policy.importing import ImportOptions
 from tidemill.settings import PolicySettings
 
 CPU = PolicySettings(device="cpu")
@@ -95,6 +97,35 @@ def test_a_time_budget_ends_training(tmp_path: Path) -> None:
     )
     assert final.step >= 1
     assert final.elapsed_s < 5
+
+
+def test_a_given_model_learns_the_examples_and_stays_itself(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    source = tiny_base(tmp_path / "theirs", seed=3)
+    seen: list[Progress] = []
+    given = options(
+        source=source, source_options=ImportOptions(licence="MIT"), steps=60, learning_rate=5e-3
+    )
+    train_base(Butler(), tmp_path / "base", options=given, policy=CPU, on_progress=seen.append)
+    assert seen[-1].loss < seen[0].loss / 2
+    record = read_record(tmp_path / "base")
+    assert record["licence"] == "MIT"
+    assert "from theirs" in record["made_by"]
+    theirs, trained = (load_base(path, settings=CPU) for path in (source, tmp_path / "base"))
+    assert trained.tokenizer.get_vocab() == theirs.tokenizer.get_vocab()
+    assert trained.model.config.num_key_value_heads == theirs.model.config.num_key_value_heads
+    assert trained.digest != theirs.digest
+
+
+def test_a_pretrained_model_is_trained_more_gently() -> None:
+    assert options(source=Path("theirs")).peak_rate < options().peak_rate
+    assert options(source=Path("theirs"), learning_rate=0.5).peak_rate == 0.5
+
+
+def test_a_given_model_that_is_none_is_refused(tmp_path: Path) -> None:
+    wrong = options(source=tmp_path, source_options=ImportOptions(licence="MIT"))
+    with pytest.raises(ConfigurationError, match="neither a"):
+        train_base(Butler(), tmp_path / "base", options=wrong, policy=CPU)
 
 
 def test_what_cannot_be_trained_is_said(tmp_path: Path) -> None:

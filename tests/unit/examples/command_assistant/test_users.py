@@ -13,7 +13,7 @@ from examples.command_assistant.taste import MAJORITY
 from examples.command_assistant.tools import answer_text
 from examples.command_assistant.users import MALICIOUS, Crowd, Habits, draw_users, noisy_vote
 
-FAST = Habits(think_s=0.06, late_s=0.06, repeats=0.2, changes=0.1)
+FAST = Habits(arriving_s=0.01, think_s=0.06, late_s=0.06, repeats=0.2, changes=0.1)
 
 
 class ObligingProduct:

@@ -81,6 +81,24 @@ def test_chatml_with_tools_reads_as_meant(tmp_path: Path, source: Path) -> None:
     )
 
 
+def test_chatml_with_signatures_names_tools_and_arguments(tmp_path: Path, source: Path) -> None:
+    options = ImportOptions(licence="MIT", chat_template=TEMPLATES["chatml-signatures"])
+    assert import_base(
+        source, tmp_path / "base", options=options, policy=CPU
+    ).report.template_shows_tools
+    base = load_base(tmp_path / "base", settings=CPU)
+    properties = {"on": {"type": "boolean"}, "level": {"type": "integer"}}
+    tools = [
+        {"function": {"name": "lamp", "parameters": {"properties": properties}}},
+        {"function": {"name": "bell"}},
+    ]
+    text = base.tokenizer.decode(render_prompt(base, [{"role": "user", "content": "on"}], tools))
+    assert text == (
+        "<|im_start|>system\nlamp(on, level); bell()<|im_end|>\n"
+        "<|im_start|>user\non<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
 def break_config(source: Path) -> None:
     (source / "config.json").unlink()
 

@@ -137,8 +137,10 @@ def test_drops_have_a_reason_and_are_counted(any_database: Database) -> None:
     with any_database.reading() as session:
         assert fetch_drop_counts(session, **WHERE) == {"stale": 2, "pinned": 1}
         assert fetch_experiences_by_id(session, ids).keys() == {ids[3]}
-        recent = fetch_recent_experiences(session, **WHERE, version=old, limit=1)
-    assert [experience.experience_id for experience in recent] == [ids[2]]
+        recent = fetch_recent_experiences(session, **WHERE, limit=2)
+    newest_first = sorted(recent, key=lambda e: (-e.closed_at.timestamp(), e.experience_id))
+    assert len(recent) == 2
+    assert recent == newest_first
     assert counts(any_database) == {"ready": 1, "used": 0, "dropped": 3}
 
 
