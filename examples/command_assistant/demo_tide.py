@@ -59,9 +59,8 @@ class Drills:
             self._run(self._publish("canary", "canary"))
         elif self.forced is None and self._is_judged(sight, self.canary):
             # A forced version ends the canary that runs: best when all promotions are there.
-            is_told = len(sight.promotions) >= self.variant.min_promoted
-            is_due = is_told or remaining_s < FORCED_S
-            if is_due:
+            are_promoted = len(sight.promotions) >= self.variant.min_promoted
+            if are_promoted or remaining_s < FORCED_S:
                 self._run(self._force())
 
     def is_over(self, sight: Sight) -> bool:

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from examples.command_assistant.demo_settings import TINY, write_settings
+from examples.command_assistant.demo_settings import SMOL, TINY, VARIANTS, write_settings
 from examples.command_assistant.demo_summary import Figures, Versions, judge, summary
 from tidemill.cli.settings import read_settings
 from tidemill.rewards.metrics_file import load_metrics
@@ -53,6 +53,21 @@ def test_each_goal_can_be_missed_alone(change, name) -> None:
     assert _missed(replace(GOOD, **change)) == [name]
 
 
+def test_the_pretrained_model_has_goals_of_its_own() -> None:
+    slow = replace(
+        GOOD,
+        wall_s=2600.0,
+        acceptance_before=0.25,
+        acceptance_after=0.45,
+        versions=Versions(published=3, promoted=1, rejected=0, rolled_back=0),
+    )
+    assert _missed(slow, SMOL) == []
+    assert _missed(replace(slow, acceptance_after=0.44), SMOL) == ["acceptance gained"]
+    assert _missed(replace(slow, wall_s=2701.0), SMOL) == ["wall_s"]
+    none = replace(slow.versions, promoted=0)
+    assert _missed(replace(slow, versions=none), SMOL) == ["versions promoted"]
+
+
 def test_the_summary_has_the_fields_that_others_read() -> None:
     document = json.loads(json.dumps(summary(GOOD, judge(GOOD, TINY))))
     assert list(document) == [
@@ -75,7 +90,8 @@ def test_the_summary_has_the_fields_that_others_read() -> None:
     assert all(set(goal) == {"name", "value", "target", "met"} for goal in document["goals"])
 
 
-def test_the_settings_written_are_ones_that_tidemill_takes(tmp_path) -> None:
-    settings = read_settings(write_settings(tmp_path, TINY, seed=3))
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+def test_the_settings_written_are_ones_that_tidemill_takes(tmp_path, variant) -> None:
+    settings = read_settings(write_settings(tmp_path, variant, seed=3))
     assert settings.backfill.seed == 3
     assert "accepted" in load_metrics(tmp_path / "metrics.toml").metrics
