@@ -18,6 +18,7 @@ async def measure_acceptance(
     """Ask held-out requests of one pinned version, at the behaviour temperature.
 
     Raises:
+        openai.NotFoundError: the version serves no more.
         openai.OpenAIError: a request got no answer.
         RuntimeError: another version answered.
     """

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import openai
 from rich.console import Console
 from rich.live import Live
 
@@ -97,15 +98,14 @@ class Demo:
         users = draw_users(self.variant.num_users, seed=self.seed)
         tide = Tide(self.service, self.board, watch, self.variant)
         try:
-            sight = await tide.look()
-            before = await self._measure(BEFORE, product, users, sight)
+            before = await self._measure(BEFORE, product, users, tide)
             longest_s = self._tide_s()
             self.board.begin(TIDE, f"{len(users)} users, at most {longest_s:.0f} s")
             self.board.tally.start()
             crowd = Crowd(product, users, self.board.tally, habits=Habits(), seed=self.seed)
-            sight = await tide.run(crowd, longest_s=longest_s)
+            await tide.run(crowd, longest_s=longest_s)
             self.board.end(TIDE, f"{self.board.tally.requests} requests")
-            after = await self._measure(AFTER, product, users, sight)
+            after = await self._measure(AFTER, product, users, tide)
             sight = await tide.look()
             return await self._figures(before, after, sight, tide)
         finally:
@@ -117,17 +117,23 @@ class Demo:
         end = self.started_at + self.variant.limit_s - self.variant.wind_up_s
         return end - time.monotonic()
 
-    async def _measure(
-        self, stage: int, product: Product, users: list[User], sight: Sight
-    ) -> float:
-        if sight.champion is None:
-            raise DemoError("no version serves")
-        self.board.begin(stage, sight.champion)
-        value = await measure_acceptance(
-            product, users, version=sight.champion, seed=self.seed + stage
-        )
-        self.board.end(stage, f"{value:.1%} by true taste, of {sight.champion}")
-        return value
+    async def _measure(self, stage: int, product: Product, users: list[User], tide: Tide) -> float:
+        """Measure the champion, again when another takes its place meanwhile."""
+        while True:
+            champion = (await tide.look()).champion
+            if champion is None:
+                raise DemoError("no version serves")
+            self.board.begin(stage, champion)
+            try:
+                value = await measure_acceptance(
+                    product, users, version=champion, seed=self.seed + stage
+                )
+            except openai.NotFoundError:
+                if (await tide.look()).champion == champion:
+                    raise
+                continue
+            self.board.end(stage, f"{value:.1%} by true taste, of {champion}")
+            return value
 
     async def _figures(self, before: float, after: float, sight: Sight, tide: Tide) -> Figures:
         tally, folder = self.board.tally, self.service.folder
