@@ -57,7 +57,7 @@ class Product:
             base_url=f"{access.serving}/v1",
             api_key=access.keys["completions"],
             max_retries=0,
-            timeout=30.0,
+            timeout=120.0,
         )
         self._feedback = httpx.AsyncClient(
             base_url=access.feedback,
