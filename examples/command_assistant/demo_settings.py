@@ -108,6 +108,8 @@ class Variant:
     has_drills: bool
     """Whether bad versions are let loose."""
     min_promoted: int
+    high: float
+    """The tide is over early when users liked this share of the answers over the last spans."""
     min_gain: float | None
     """Acceptance to be gained; None = from 0.3 to 0.5 up to 0.8."""
     limit_s: float
@@ -134,6 +136,7 @@ TINY = Variant(
     wind_up_s=22.0,
     has_drills=True,
     min_promoted=3,
+    high=0.87,
     min_gain=None,
     limit_s=300.0,
 )
@@ -158,6 +161,7 @@ SMOL = Variant(
     wind_up_s=240.0,
     has_drills=False,
     min_promoted=1,
+    high=0.6,
     min_gain=0.2,
     limit_s=2700.0,
 )

@@ -15,10 +15,8 @@ from tidemill.contracts.lifecycle import Move
 from tidemill.storage.replicas import SwapFigures
 
 _PUBLISHED = re.compile(r"published (v\d+-[0-9a-f]{12})")
-HIGH = 0.87
-"""The tide is over early when users liked this share of the answers over the last spans."""
 NUM_SPANS = 4
-"""The newest span is not over yet and does not count."""
+"""What counts for an early end; the newest span is not over yet and does not count."""
 FORCED_S = 55.0
 """What the last drill takes at most."""
 FORCED_REASON = "demo: a bad version forced into service, to see it rolled back"
@@ -159,5 +157,5 @@ class Tide:
         if not drills.is_over(sight):
             return False
         liked = [share for _, share in self.board.tally.curve("liked")][-1 - NUM_SPANS : -1]
-        is_high = len(liked) == NUM_SPANS and sum(liked) / NUM_SPANS >= HIGH
+        is_high = len(liked) == NUM_SPANS and sum(liked) / NUM_SPANS >= self.variant.high
         return len(sight.promotions) >= self.variant.min_promoted and is_high
