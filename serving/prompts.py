@@ -60,7 +60,7 @@ def text_prompt(body: CompletionBody, *, encode: Encode, decode: Decode, num_tok
     if unknown:
         raise ApiError(
             400,
-            f"token id {unknown[0]} is not in the vocabulary of {num_tokens}",
+            f"token id {unknown[0]!s:.40} is not in the vocabulary of {num_tokens}",
             code="invalid_value",
             param="prompt",
         )

@@ -36,6 +36,9 @@ def ask(client: openai.OpenAI, **over: Any) -> Any:
     [
         ({"n": 2}, "unsupported_value", "n"),
         ({"temperature": 3}, "invalid_value", "temperature"),
+        ({"extra_body": {"top_k": 2**63}}, "invalid_value", "top_k"),
+        ({"seed": 2**63}, "invalid_value", "seed"),
+        ({"max_tokens": 10**4000}, "invalid_value", "max_tokens"),
         ({"messages": []}, "invalid_value", "messages"),
         ({"max_tokens": 600}, "context_length_exceeded", "messages"),
         ({"messages": [{"role": "user", "content": "x" * 600}]}, "context_length_exceeded", None),
