@@ -40,9 +40,11 @@ def build_app(service: Service) -> Starlette:
 
 
 async def health(request: Request) -> Response:
-    """Tell whether the process works at all; 503 = restart it."""
-    is_alive = request.app.state.service.scheduler.is_alive
-    return JSONResponse({"status": "ok" if is_alive else "dead"}, 200 if is_alive else 503)
+    """Tell whether every thread that the process needs lives; 503 = restart it."""
+    service: Service = request.app.state.service
+    if dead := service.dead:
+        return JSONResponse({"status": "dead", "threads": list(dead)}, 503)
+    return JSONResponse({"status": "ok"})
 
 
 async def ready(request: Request) -> Response:

@@ -62,6 +62,11 @@ class Emitter:
         self.num_logged = 0
         self.num_spooled = 0
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread that empties the spool runs."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Open the log, now if it is there, and begin to empty the spool."""
         self._connect()

@@ -17,8 +17,10 @@ Encode = Callable[[str], Sequence[int]]
 Decode = Callable[[Sequence[int]], str]
 """Token ids to text."""
 
+MIN_TEMPERATURE = 0.05
+"""Who asks for less, such as 1e-4, means greedy; the gradient of such log-probs grows as 1/T."""
 GREEDY_TEMPERATURE = 1.0
-"""Temperature 0 asks for the most probable token; log-probs need a real temperature."""
+"""Greedy asks for the most probable token; log-probs need a real temperature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def text_prompt(body: CompletionBody, *, encode: Encode, decode: Decode, num_tok
     if unknown:
         raise ApiError(
             400,
-            f"token id {unknown[0]} is not in the vocabulary of {num_tokens}",
+            f"token id {unknown[0]!s:.40} is not in the vocabulary of {num_tokens}",
             code="invalid_value",
             param="prompt",
         )
@@ -77,6 +79,8 @@ def sampling_of(
 ) -> Sampling:
     """Return how to sample; without a limit the answer may fill the context up to the default.
 
+    A temperature below `MIN_TEMPERATURE` is greedy.
+
     Raises:
         ApiError: prompt and completion do not fit into the context.
     """
@@ -89,7 +93,7 @@ def sampling_of(
     temperature = body.temperature
     if temperature is None:
         temperature = defaults.temperature
-    is_greedy = temperature == 0
+    is_greedy = temperature < MIN_TEMPERATURE
     return Sampling(
         temperature=GREEDY_TEMPERATURE if is_greedy else temperature,
         top_p=1.0 if is_greedy or body.top_p is None else body.top_p,

@@ -154,7 +154,8 @@ class Scheduler:
     @property
     def versions(self) -> tuple[str, ...]:
         """Versions in memory, those that are leaving included."""
-        return tuple(self._slots)
+        with self._changed:
+            return tuple(self._slots)
 
     def submit(self, version: str, request: GenerationRequest, ticket: Ticket) -> None:
         """Queue a request; its answers come through the ticket.
@@ -201,7 +202,9 @@ class Scheduler:
 
     def _run(self) -> None:
         while self._admit():
-            for slot in list(self._slots.values()):
+            with self._changed:
+                slots = list(self._slots.values())
+            for slot in slots:
                 if slot.tickets:
                     deliver(self._end(slot, self._step(slot)))
             self._forget_retired()
@@ -220,29 +223,52 @@ class Scheduler:
         return not is_over
 
     def _start(self, slot: _Slot, request: GenerationRequest) -> list[tuple[Ticket, Answer]]:
+        ticket = slot.tickets.get(request.request_id)
+        if ticket is None:
+            # The engine failed while this waited, so its caller has an error already.
+            return []
         try:
             slot.engine.submit(request)
         except ContractError as error:
             refusal = ApiError(400, str(error), code="invalid_value", param="messages")
-            return self._end(slot, [(slot.tickets[request.request_id], refusal)])
+            return self._end(slot, [(ticket, refusal)])
+        except Exception:
+            _log.exception("an engine did not take a request; it fails alone")
+            return self._end(slot, [(ticket, _engine_failed())])
         return []
 
     def _abort(self, slot: _Slot, request_id: str) -> list[tuple[Ticket, Answer]]:
-        if request_id not in slot.tickets:
+        ticket = slot.tickets.get(request_id)
+        if ticket is None:
             return []
-        partial = slot.engine.cancel(request_id)
+        try:
+            partial = slot.engine.cancel(request_id)
+        except Exception:
+            self._fail(slot)
+            return []
         gone = ApiError(499, "the request was cancelled", code="cancelled")
-        return self._end(slot, [(slot.tickets[request_id], partial or gone)])
+        return self._end(slot, [(ticket, partial or gone)])
 
     def _step(self, slot: _Slot) -> list[tuple[Ticket, Answer]]:
         try:
-            return [(slot.tickets[event.request_id], event) for event in slot.engine.step()]
+            events = slot.engine.step()
         except Exception:
-            # One bad step must not end the thread that everybody needs: these requests fail.
-            _log.exception("a decoding step failed; %d requests fail", len(slot.tickets))
-            slot.engine = slot.make_engine()
-            failure = ApiError(500, "generation failed; see the server's log", code="engine_failed")
-            return [(ticket, failure) for ticket in slot.tickets.values()]
+            self._fail(slot)
+            return []
+        known = [(slot.tickets.get(event.request_id), event) for event in events]
+        return [(ticket, event) for ticket, event in known if ticket is not None]
+
+    def _fail(self, slot: _Slot) -> None:
+        """Answer all of a version's requests with an error, then give it a new engine.
+
+        One bad call must not end the thread that everybody needs. Callers hear of it before the
+        new engine is made: when that fails too, the thread ends, and the process with it.
+        """
+        with self._changed:
+            tickets = list(slot.tickets.values())
+        _log.exception("an engine failed; %d requests fail", len(tickets))
+        deliver(self._end(slot, [(ticket, _engine_failed()) for ticket in tickets]))
+        slot.engine = slot.make_engine()
 
     def _end(
         self, slot: _Slot, answers: list[tuple[Ticket, Answer]]
@@ -260,3 +286,7 @@ class Scheduler:
             gone = [v for v, slot in self._slots.items() if slot.is_retiring and not slot.tickets]
             for version in gone:
                 del self._slots[version]
+
+
+def _engine_failed() -> ApiError:
+    return ApiError(500, "generation failed; see the server's log", code="engine_failed")

@@ -22,6 +22,10 @@ from pydantic_core import PydanticCustomError
 MAX_TOP_LOGPROBS = 20
 MAX_TOP_LOGPROBS_LEGACY = 5
 MAX_STOPS = 4
+MAX_COUNT = 2**31 - 1
+"""Above every vocabulary and context; a tensor of the engine holds it."""
+MIN_TOP_P = 1e-30
+"""float32 would round less to 0, and no token would be left."""
 _FUNCTION_NAME = r"^[A-Za-z0-9_.\-]{1,64}$"
 
 
@@ -64,12 +68,12 @@ class GenerationBody(_Body):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: float | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
-    top_p: float | None = Field(default=None, gt=0, le=1, allow_inf_nan=False)
-    top_k: int | None = Field(default=None, ge=0)
+    top_p: float | None = Field(default=None, ge=MIN_TOP_P, le=1, allow_inf_nan=False)
+    top_k: int | None = Field(default=None, ge=0, le=MAX_COUNT)
     """An extension (`extra_body`); 0 = off."""
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
     stop: Annotated[str | list[Text] | None, Storable, AfterValidator(_stops)] = None
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     user: Text | None = Field(default=None, max_length=512)
 
     n: int | None = None
@@ -202,7 +206,7 @@ class ChatBody(GenerationBody):
     """`POST /v1/chat/completions`."""
 
     messages: list[Message] = Field(min_length=1, max_length=1024)
-    max_completion_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
     tools: list[Tool] | None = Field(default=None, max_length=128)

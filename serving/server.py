@@ -14,8 +14,8 @@ from serving.scheduler import EngineFactory, Scheduler
 from serving.service import Backend, Service
 from serving.settings import ServingSettings
 from serving.tokens import build_token_table
-from serving.watcher import SwapRecord, Watcher
-from tidemill.errors import ConfigurationError, SnapshotError
+from serving.watcher import SwapRecord, Watcher, reason_of
+from tidemill.errors import ConfigurationError, TidemillError
 from tidemill.eventlog.opening import open_log
 from tidemill.eventlog.spool import Spool
 from tidemill.policy.base_model import BaseModel, load_base
@@ -35,6 +35,10 @@ _log = logging.getLogger(__name__)
 
 _KEEP_ALIVE_S = 75
 _BASE_RETRY_S = 2.0
+
+
+class ThreadDiedError(TidemillError):
+    """The process cannot do its work any more; whoever started it starts another."""
 
 
 class Server:
@@ -76,10 +80,11 @@ class Server:
         )
 
     def run(self, stop: threading.Event) -> None:
-        """Serve until told to stop, then drain.
+        """Serve until told to stop, or a thread that is needed dies; then drain.
 
         Raises:
             ConfigurationError: the port is taken, or the database is not migrated.
+            ThreadDiedError: a thread died; only a new process has all of them again.
         """
         require_current_schema(self._database)
         settings, service = self._settings, self.service
@@ -87,26 +92,31 @@ class Server:
         http = uvicorn.Server(_http_config(service, drain_s=settings.drain_timeout_s))
         service.emitter.start()
         self._scheduler.start()
+        ending = threading.Event()
         threads = [
-            threading.Thread(target=self._follow, args=(stop,), name="watcher"),
+            threading.Thread(target=self._follow, args=(ending,), name="watcher"),
             threading.Thread(target=http.run, args=([listener],), name="http"),
         ]
         with Pulse(self._database, settings.replica) as pulse:
             for thread in threads:
                 thread.start()
+            service.threads = threads
             _log.info("listening on http://%s:%d", *listener.getsockname()[:2])
-            while not stop.wait(0.25) and threads[-1].is_alive():
+            while not stop.wait(0.25) and not service.dead:
                 self._show(pulse)
+            dead = service.dead
             service.is_stopping = True
             self._show(pulse)
             threading.Event().wait(settings.shutdown_notice_s)
             http.should_exit = True
-            stop.set()
+            ending.set()
             for thread in threads:
                 thread.join()
             self._scheduler.stop(timeout_s=settings.drain_timeout_s)
             service.emitter.close()
         self._database.close()
+        if dead:
+            raise ThreadDiedError(f"the {' and '.join(dead)} thread died; the log above says why")
 
     def _show(self, pulse: Pulse) -> None:
         missing = self.service.missing
@@ -118,10 +128,12 @@ class Server:
         while not stop.is_set():
             try:
                 self._base = load_base(self._shared.base_path, settings=self._shared.policy)
-            except (ConfigurationError, SnapshotError) as error:
-                if self._watcher.missing != str(error):
-                    _log.warning("not ready: %s", error)
-                self._watcher.missing = str(error)
+            except Exception as error:
+                # As with a version: what is missing shows in /ready, and may come back.
+                reason = reason_of(error)
+                if self._watcher.missing != reason:
+                    _log.warning("not ready: %s", reason)
+                self._watcher.missing = reason
                 stop.wait(_BASE_RETRY_S)
                 continue
             self.service.backend = Backend(
@@ -175,6 +187,7 @@ def run(shared: SharedSettings, settings: ServingSettings) -> int:
 
     Raises:
         ConfigurationError: the process cannot start like this.
+        ThreadDiedError: it must be started again.
     """
     configure_logging(settings.replica)
     torch.set_num_threads(shared.policy.num_threads)

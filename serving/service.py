@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -84,6 +85,8 @@ class Service:
     hasher: SubjectHasher
     backend: Backend | None = None
     """None until the base is loaded."""
+    threads: Sequence[threading.Thread] = ()
+    """More threads that must live; they may end once `is_stopping` is set."""
     is_stopping: bool = False
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     counters: Counters = field(default_factory=Counters)
@@ -91,9 +94,19 @@ class Service:
     @property
     def missing(self) -> str:
         """Why no request can be served now; empty when it can."""
+        if dead := self.dead:
+            return f"this replica must be restarted, it lost its {' and '.join(dead)} thread"
         if self.is_stopping:
             return "this replica stops"
         return self.watcher.missing
+
+    @property
+    def dead(self) -> tuple[str, ...]:
+        """Names of threads that ended while the process needs them."""
+        is_alive = {"scheduler": self.scheduler.is_alive, "emitter": self.emitter.is_alive}
+        if not self.is_stopping:
+            is_alive |= {thread.name: thread.is_alive() for thread in self.threads}
+        return tuple(name for name, lives in is_alive.items() if not lives)
 
     def require_backend(self) -> Backend:
         """Return the base.
@@ -101,7 +114,7 @@ class Service:
         Raises:
             ApiError: nobody serves yet.
         """
-        if self.backend is None or self.watcher.lineup.champion is None:
+        if self.backend is None or self.watcher.lineup.champion is None or self.dead:
             raise _not_ready(self.missing)
         return self.backend
 

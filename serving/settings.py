@@ -33,7 +33,7 @@ class ServingSettings(Block):
     default_max_tokens: int = Field(default=256, ge=1)
     """Completion tokens when the request names no limit."""
     default_temperature: float = Field(default=1.0, gt=0, le=2)
-    """Sampling temperature when the request names none."""
+    """Sampling temperature when the request names none; below 0.05 = greedy."""
 
     poll_s: float = Field(default=0.2, gt=0, le=60)
     """How often the registry is asked who serves."""

@@ -1,7 +1,7 @@
 """Follows the registry: load, verify, probe, flip, drain. The gate decides; this only obeys.
 
-A version that fails its digest or probes is refused and recorded; whoever served goes on. When
-the registry cannot be read, what is loaded goes on serving.
+A version that cannot be brought in, for whatever reason, is refused and recorded; whoever served
+goes on. When the registry cannot be read, what is loaded goes on serving.
 """
 
 import logging
@@ -14,7 +14,7 @@ from typing import Protocol
 
 from serving.lineup import Lineup
 from serving.scheduler import AdmissionWatch, EngineFactory, Scheduler
-from tidemill.errors import ConfigurationError, RegistryError, SnapshotError, StorageError
+from tidemill.errors import RegistryError, StorageError, TidemillError
 from tidemill.registry import Traffic
 from tidemill.storage.replicas import FLIPPED, REFUSED, STARTED
 
@@ -44,7 +44,7 @@ class TrafficSource(Protocol):
 
 
 LoadVersion = Callable[[str], EngineFactory]
-"""Loads and verifies a version; raises SnapshotError when it must not serve."""
+"""Loads and verifies a version; whatever it raises, the version does not serve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,13 @@ class _Loaded:
 
     load_ms: float = 0.0
     refusal: str | None = None
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an operator reads; an error that is not ours is named by its class."""
+    if isinstance(error, TidemillError):
+        return str(error)
+    return ": ".join(filter(None, (type(error).__name__, str(error))))
 
 
 class Watcher:
@@ -142,13 +149,22 @@ class Watcher:
             return _Loaded()
         try:
             self._scheduler.add(version, self._load_version(version))
-        except (SnapshotError, RegistryError, ConfigurationError, StorageError) as error:
-            is_news = self._refused.get(version, (0.0, ""))[1] != str(error)
-            self._refused[version] = (time.monotonic() + self._refused_retry_s, str(error))
-            _log.error("%s is refused, %s goes on: %s", version, self.lineup.versions, error)
-            return _Loaded(refusal=str(error) if is_news else None)
+        except Exception as error:
+            # Memory, disk and libraries fail in ways of their own: none may end this thread, which
+            # alone brings the next promotion or rollback.
+            return self._refuse(version, error)
         self._refused.pop(version, None)
         return _Loaded(load_ms=1000 * (time.perf_counter() - started))
+
+    def _refuse(self, version: str, error: Exception) -> _Loaded:
+        reason = reason_of(error)
+        is_news = self._refused.get(version, (0.0, ""))[1] != reason
+        self._refused[version] = (time.monotonic() + self._refused_retry_s, reason)
+        trace = None if isinstance(error, TidemillError) or not is_news else error
+        _log.error(
+            "%s is refused, %s goes on: %s", version, self.lineup.versions, reason, exc_info=trace
+        )
+        return _Loaded(refusal=reason if is_news else None)
 
     def _next_lineup(self, traffic: Traffic) -> Lineup:
         """Return what the traffic row asks for, as far as it is in memory and verified."""

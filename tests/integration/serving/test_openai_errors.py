@@ -1,5 +1,6 @@
 """Errors in the shape of the OpenAI API: each status becomes the client's own exception."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,6 +37,9 @@ def ask(client: openai.OpenAI, **over: Any) -> Any:
     [
         ({"n": 2}, "unsupported_value", "n"),
         ({"temperature": 3}, "invalid_value", "temperature"),
+        ({"extra_body": {"top_k": 2**63}}, "invalid_value", "top_k"),
+        ({"seed": 2**63}, "invalid_value", "seed"),
+        ({"max_tokens": 10**4000}, "invalid_value", "max_tokens"),
         ({"messages": []}, "invalid_value", "messages"),
         ({"max_tokens": 600}, "context_length_exceeded", "messages"),
         ({"messages": [{"role": "user", "content": "x" * 600}]}, "context_length_exceeded", None),
@@ -122,6 +126,26 @@ def test_wrong_addresses(server: Scripted, method: str, path: str, status: int) 
 
     assert answer.status_code == status
     assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_a_replica_that_lost_a_thread_says_so_and_takes_no_request(
+    server: Scripted, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Thread(target=int, name="watcher")
+    ended.start()
+    ended.join()
+    monkeypatch.setattr(server.service, "threads", [ended])
+
+    health, ready = (httpx.get(f"{server.url}/{path}") for path in ("health", "ready"))
+    assert (health.status_code, health.json()) == (503, {"status": "dead", "threads": ["watcher"]})
+    assert (ready.status_code, ready.json()["ready"]) == (503, False)
+    assert "watcher" in ready.json()["missing"][0]
+    with pytest.raises(openai.InternalServerError) as caught:
+        ask(client)
+    assert caught.value.code == "not_ready"
+
+    monkeypatch.setattr(server.service, "is_stopping", True)
+    assert httpx.get(f"{server.url}/health").status_code == 200
 
 
 def test_health_ready_and_metrics(server: Scripted) -> None:

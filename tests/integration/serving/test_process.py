@@ -12,13 +12,15 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from serving.server import Server
+from serving.server import Server, ThreadDiedError
 from tests.servers import PostgresServer
 from tests.serving_process import WHY, Installation, ServingProcess, installation, serving
 from tests.tiny_model import tiny_base
 from tidemill.errors import ConfigurationError
 from tidemill.eventlog.opening import open_log
 from tidemill.eventlog.spool import Spool
+from tidemill.policy.base_model import BaseModel, load_base
+from tidemill.settings import PolicySettings
 from tidemill.storage.heartbeats import fetch_heartbeats
 
 pytestmark = pytest.mark.integration
@@ -103,6 +105,52 @@ def test_without_a_base_the_server_waits_for_one(tmp_path: Path) -> None:
 
             (tmp_path / "elsewhere").rename(place.shared.base_path)
             server.wait_for_versions(version)
+
+
+def test_a_base_that_cannot_be_read_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = iter([PermissionError(13, "denied"), RuntimeError("out of memory")])
+
+    def load(path: Path, *, settings: PolicySettings) -> BaseModel:
+        for failure in failures:
+            raise failure
+        return load_base(path, settings=settings)
+
+    with installation(tmp_path / "data") as place:
+        version = place.crown(seed=1)
+        monkeypatch.setattr("serving.server.load_base", load)
+        monkeypatch.setattr("serving.server._BASE_RETRY_S", 0.5)
+        with serving(place, wait=False) as server:
+            for reason in ("PermissionError: [Errno 13] denied", "RuntimeError: out of memory"):
+                server.wait_until(lambda body, reason=reason: body["missing"] == [reason])  # type: ignore[misc]
+            server.wait_for_versions(version)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("name", ["watcher", "scheduler", "emitter"])
+def test_a_process_that_lost_a_thread_ends_with_an_error(tmp_path: Path, name: str) -> None:
+    first = iter([None])
+
+    def die(*_: object) -> None:
+        raise ZeroDivisionError(name)
+
+    def connect_once() -> None:
+        for _ in first:
+            return
+        die()
+
+    with installation(tmp_path / "data") as place:
+        place.crown(seed=1)
+        server = Server(place.shared, ServingProcess(place).settings)
+        owner, broken = {
+            "watcher": (server._watcher, {"tick": die}),
+            "scheduler": (server._scheduler, {"_forget_retired": die}),
+            "emitter": (server.service.emitter, {"_connect": connect_once}),
+        }[name]
+        vars(owner).update(broken)
+        with pytest.raises(ThreadDiedError, match=name):
+            server.run(threading.Event())
 
 
 def test_another_base_than_the_versions_are_made_for_is_refused(tmp_path: Path) -> None:

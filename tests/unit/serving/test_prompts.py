@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from serving.errors import ApiError
-from serving.prompts import Defaults, chat_prompt, sampling_of, text_prompt
+from serving.prompts import MIN_TEMPERATURE, Defaults, chat_prompt, sampling_of, text_prompt
 from serving.schemas import ChatBody, CompletionBody
 from tidemill.contracts.events import Sampling
 from tidemill.errors import ConfigurationError, ContractError
@@ -12,13 +12,15 @@ from tidemill.errors import ConfigurationError, ContractError
 CHAT: dict[str, Any] = {"model": "tide", "messages": [{"role": "user", "content": "hi"}]}
 
 
-def sampling(*, limit: int | None = None, num_prompt: int = 10, **over: Any) -> Sampling:
+def sampling(
+    *, limit: int | None = None, num_prompt: int = 10, default: float = 0.9, **over: Any
+) -> Sampling:
     return sampling_of(
         ChatBody.model_validate(CHAT | over),
         token_limit=limit,
         num_prompt=num_prompt,
         max_context=100,
-        defaults=Defaults(max_tokens=50, temperature=0.9),
+        defaults=Defaults(max_tokens=50, temperature=default),
     )
 
 
@@ -77,8 +79,16 @@ def test_what_the_request_says() -> None:
     )
 
 
-def test_temperature_zero_is_greedy_at_temperature_one() -> None:
-    assert sampling(temperature=0, top_p=0.5) == Sampling(temperature=1.0, top_k=1, max_tokens=50)
+@pytest.mark.parametrize("temperature", [0, 1e-300, 1e-4, 0.0499])
+def test_a_temperature_near_zero_is_greedy_at_temperature_one(temperature: float) -> None:
+    greedy = Sampling(temperature=1.0, top_k=1, max_tokens=50)
+
+    assert sampling(temperature=temperature, top_p=0.5, top_k=7) == greedy
+    assert sampling(default=temperature) == greedy
+
+
+def test_the_least_temperature_that_samples() -> None:
+    assert sampling(temperature=MIN_TEMPERATURE).temperature == MIN_TEMPERATURE == 0.05
 
 
 @pytest.mark.parametrize(("limit", "num_prompt"), [(91, 10), (None, 100), (None, 150)])

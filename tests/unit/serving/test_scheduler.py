@@ -1,6 +1,8 @@
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -164,6 +166,122 @@ def test_a_broken_step_fails_its_requests_and_the_thread_lives_on(scheduler: Sch
         assert caught.value.status == 500
         await finish(submit(scheduler, "b", "v2"))
         assert scheduler.is_alive
+
+    asyncio.run(main())
+
+
+class HeldEngine(SilentEngine):
+    """Its steps wait until they may go on; then they fail while `is_broken`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_stepping, self.may_step = threading.Event(), threading.Event()
+
+    def step(self) -> list[TokenChunk | Generation]:
+        self.is_stepping.set()
+        assert self.may_step.wait(5)
+        return super().step()
+
+
+@pytest.mark.parametrize("prompt_ids", [(1,), ()])
+def test_a_request_that_waits_while_a_step_breaks_spoils_nothing_after_it(
+    scheduler: Scheduler, prompt_ids: tuple[int, ...]
+) -> None:
+    async def main() -> None:
+        broken, whole = HeldEngine(), SilentEngine()
+        broken.is_broken = whole.may_end = True
+        engines = iter([broken, whole])
+        scheduler.add("v1", lambda: next(engines))
+        running = submit(scheduler)
+        assert await asyncio.to_thread(broken.is_stepping.wait, 5)
+        waiting = submit(scheduler, "b", prompt_ids=prompt_ids)
+        broken.may_step.set()
+        for ticket in (running, waiting):
+            with pytest.raises(ApiError) as caught:
+                await finish(ticket)
+            assert caught.value.status == 500
+
+        assert (await finish(submit(scheduler, "c"))).finish_reason is FinishReason.STOP
+        assert scheduler.num_in_flight == 0
+        assert scheduler.is_alive
+
+    asyncio.run(main())
+
+
+def test_who_fails_with_a_step_is_counted_while_nobody_can_join(scheduler: Scheduler) -> None:
+    class Tickets(dict[str, Ticket]):
+        def values(self) -> Any:
+            assert scheduler._changed._is_owned()
+            return super().values()
+
+    async def main() -> None:
+        engine = add(scheduler)
+        scheduler._slots["v1"].tickets = Tickets()
+        engine.is_broken = True
+        with pytest.raises(ApiError):
+            await finish(submit(scheduler))
+
+    asyncio.run(main())
+
+
+class BrittleEngine(SilentEngine):
+    """Breaks when a request goes, and when one comes that it does not take."""
+
+    takes = True
+
+    def submit(self, request: GenerationRequest) -> None:
+        if not self.takes:
+            raise RuntimeError("broken")
+        super().submit(request)
+
+    def cancel(self, request_id: str) -> Generation | None:
+        raise RuntimeError(f"broken by {request_id}")
+
+
+def test_an_engine_that_does_not_take_a_request_fails_it_alone(scheduler: Scheduler) -> None:
+    async def main() -> None:
+        engine = BrittleEngine()
+        scheduler.add("v1", lambda: engine)
+        first = submit(scheduler)
+        while not engine.requests:
+            await asyncio.sleep(0.001)
+        engine.takes = False
+        with pytest.raises(ApiError, match="generation failed"):
+            await finish(submit(scheduler, "b"))
+        engine.may_end = True
+        await finish(first)
+
+    asyncio.run(main())
+
+
+def test_an_engine_that_breaks_at_a_cancellation_is_replaced(scheduler: Scheduler) -> None:
+    async def main() -> None:
+        engines = iter([BrittleEngine(), SilentEngine()])
+        scheduler.add("v1", lambda: next(engines))
+        ticket = submit(scheduler)
+        scheduler.cancel("v1", "a")
+        with pytest.raises(ApiError, match="generation failed"):
+            await finish(ticket)
+        again = submit(scheduler, "b")
+        scheduler.cancel("v1", "b")
+        assert (await finish(again)).finish_reason is FinishReason.ABORTED
+
+    asyncio.run(main())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_without_a_new_engine_callers_hear_of_it_before_the_thread_ends() -> None:
+    async def main() -> None:
+        scheduler = Scheduler(max_in_flight=2)
+        scheduler.start()
+        broken = SilentEngine()
+        broken.is_broken = True
+        engines = iter([broken])
+        scheduler.add("v1", lambda: next(engines))
+        with pytest.raises(ApiError, match="generation failed"):
+            await finish(submit(scheduler))
+        assert scheduler.stop(timeout_s=5)
+        assert not scheduler.is_alive
 
     asyncio.run(main())
 

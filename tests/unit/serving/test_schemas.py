@@ -1,10 +1,11 @@
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from serving.errors import invalid_request
-from serving.schemas import ChatBody, CompletionBody
+from serving.schemas import MAX_COUNT, MIN_TOP_P, ChatBody, CompletionBody, GenerationBody
 
 TOOL = {"type": "function", "function": {"name": "light", "parameters": {"type": "object"}}}
 
@@ -104,6 +105,45 @@ def test_tool_choice(choice: Any, num_offered: int, must_call: bool) -> None:
 )
 def test_what_cannot_be_done_is_refused_by_name(over: dict[str, Any], words: str) -> None:
     assert words in refusal(**over)
+
+
+NUMBERS = [
+    (body, name)
+    for body in (ChatBody, CompletionBody)
+    for name, field in body.model_fields.items()
+    if {int, float} & {field.annotation, *get_args(field.annotation)}
+]
+
+
+@pytest.mark.parametrize("value", [2**63, 10**30, -(2**64), 1e300, -1e300])
+@pytest.mark.parametrize(("body", "name"), NUMBERS)
+def test_no_number_reaches_the_engine_that_it_cannot_hold(
+    body: type[GenerationBody], name: str, value: float
+) -> None:
+    chat_or_text = {"messages": [{"role": "user", "content": "hi"}], "prompt": "hi"}
+    fields = {key: chat_or_text[key] for key in chat_or_text.keys() & body.model_fields.keys()}
+    with pytest.raises(ValidationError) as caught:
+        body.model_validate({"model": "tide", "logprobs": 1, **fields, name: value})
+    assert [error["loc"] for error in caught.value.errors()] == [(name,)]
+    assert invalid_request(caught.value.errors()[0]).status == 400  # type: ignore[arg-type]
+
+
+def test_every_number_is_covered() -> None:
+    assert {name for _, name in NUMBERS} == {
+        *("temperature", "top_p", "top_k", "seed", "max_tokens", "max_completion_tokens"),
+        *("logprobs", "top_logprobs", "n", "best_of", "presence_penalty", "frequency_penalty"),
+    }
+
+
+def test_the_greatest_and_smallest_numbers_fit_a_tensor() -> None:
+    body = chat(top_k=MAX_COUNT, top_p=MIN_TOP_P, seed=-(2**63), max_tokens=MAX_COUNT)
+
+    assert torch.tensor([body.top_k, body.seed, body.max_tokens]).tolist() == [
+        *(MAX_COUNT, -(2**63), MAX_COUNT)
+    ]
+    assert torch.tensor([body.top_p]) > 0
+    with pytest.raises(ValidationError):
+        chat(top_p=MIN_TOP_P / 10)
 
 
 def test_hints_to_other_servers_pass() -> None:

@@ -19,6 +19,7 @@ class World:
         self.now = Traffic()
         self.is_away = False
         self.bad: dict[str, Exception] = {}
+        self.factories: dict[str, EngineFactory] = {}
         self.num_loads = 0
         self.swaps: list[SwapRecord] = []
         self.is_book_shut = False
@@ -40,7 +41,7 @@ class World:
         self.num_loads += 1
         if version in self.bad:
             raise self.bad[version]
-        return SilentEngine
+        return self.factories.get(version, SilentEngine)
 
     def record(self, swap: SwapRecord) -> None:
         if self.is_book_shut:
@@ -104,7 +105,17 @@ def test_a_rejected_challenger_leaves(world: World) -> None:
     assert world.scheduler.accepting == (V1,)
 
 
-@pytest.mark.parametrize("error", [SnapshotCorruptError("digest"), ProbeFailedError("probe")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        SnapshotCorruptError("digest"),
+        ProbeFailedError("probe"),
+        PermissionError(13, "denied"),
+        RuntimeError("out of memory"),
+        MemoryError(),
+        KeyError("a manifest of tomorrow"),
+    ],
+)
 def test_a_version_that_does_not_hold_is_refused_once_on_record(
     world: World, error: Exception
 ) -> None:
@@ -114,9 +125,27 @@ def test_a_version_that_does_not_hold_is_refused_once_on_record(
         assert world.tick(Traffic(V2)) == Lineup(champion=V1)
 
     assert world.outcomes()[1:] == [(V2, "candidate", "refused")]
+    assert str(error) in world.swaps[-1].detail
     assert world.watcher.missing == ""
     del world.bad[V2]
     assert world.tick() == Lineup(champion=V2)
+
+
+def test_a_reason_that_is_not_ours_is_named_by_its_class(world: World) -> None:
+    world.bad[V1] = MemoryError()
+    world.tick(Traffic(V1))
+    assert world.swaps[-1].detail == "MemoryError"
+
+
+def test_an_engine_that_cannot_be_made_refuses_its_version(world: World) -> None:
+    def make_engine() -> SilentEngine:
+        raise RuntimeError("no memory for the cache")
+
+    world.tick(Traffic(V1))
+    world.factories[V2] = make_engine
+    assert world.tick(Traffic(V2)) == Lineup(champion=V1)
+    assert world.tick(Traffic(V3)) == Lineup(champion=V3)
+    assert world.outcomes()[1:] == [(V2, "candidate", "refused"), (V3, "champion", "flipped")]
 
 
 def test_a_bad_challenger_changes_nothing_for_the_champion(world: World) -> None:
