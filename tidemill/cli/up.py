@@ -58,7 +58,7 @@ def _run(loaded: "Settings", port: int, file: Path | None) -> None:
 
     stop = stop_on_signal()
     shared = loaded.shared
-    addresses = preparation.choose_addresses(loaded.serving.host, port)
+    addresses = preparation.choose_addresses(loaded.serving.host, loaded.ingest.host, port)
     parts = build_parts(_child_environment(shared, file, addresses), addresses)
     database = Database(shared.database_url)
     try:
