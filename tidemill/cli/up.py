@@ -1,5 +1,6 @@
 """`tidemill up`: every part, in one command, on one data folder."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -114,4 +115,6 @@ def _child_environment(
 
 
 def _say(line: str) -> None:
-    typer.echo(line)
+    # A full disk or a closed terminal takes the words, not the parts.
+    with suppress(OSError):
+        typer.echo(line)

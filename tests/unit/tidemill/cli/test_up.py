@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tidemill.cli.up import _say
+
 ROOT = Path(__file__).parents[4]
 
 
@@ -26,3 +30,22 @@ def test_the_feedback_port_is_looked_for_at_the_feedback_host(tmp_path: Path) ->
         )
     assert done.returncode == 2
     assert f"port {port} on 127.0.0.2 cannot be used" in done.stderr
+
+
+def test_words_that_cannot_be_written_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        monkeypatch.setattr(sys, "stdout", _Unbuffered(full.fileno()))
+        _say("learner: started")
+        monkeypatch.undo()
+
+
+class _Unbuffered:
+    """Text straight to a file; nothing is left to fail when it closes."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def write(self, text: str) -> int:
+        return os.write(self.handle, text.encode())
+
+    def flush(self) -> None: ...
