@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gating.betting import EProcess, bet_against_at_most, compute_interval
-from gating.guardrails import Guardrail, check_length, check_malformed
+from gating.guardrails import Guardrail, LengthRule, check_length, check_malformed
 from gating.outcomes import ArmOutcomes
 from gating.pairing import pair_outcomes
 from gating.sample_ratio import SampleRatio, check_sample_ratio
@@ -83,8 +83,8 @@ def compare_arms(
     """
     pairs = pair_outcomes(champion.acceptance, challenger.acceptance, share=plan.share)
     malformed = pair_outcomes(champion.malformed, challenger.malformed, share=plan.share)
-    lengths = pair_outcomes(champion.num_tokens, challenger.num_tokens, share=plan.share)
     alpha = plan.alpha_guardrails
+    rule = LengthRule(cap=plan.length_cap, tolerance=plan.length_tolerance, alpha=alpha)
     return Comparison(
         champion=ArmFigures.of(champion),
         challenger=ArmFigures.of(challenger),
@@ -95,9 +95,7 @@ def compare_arms(
         too_good=bet_against_at_most(pairs.differences, bound=plan.max_lift),
         guardrails=(
             check_malformed(malformed, margin=plan.malformed_margin, alpha=alpha),
-            *check_length(
-                lengths, cap=plan.length_cap, tolerance=plan.length_tolerance, alpha=alpha
-            ),
+            *check_length(champion.num_tokens, challenger.num_tokens, share=plan.share, rule=rule),
         ),
         sample_ratio=check_sample_ratio(champion.num_units, challenger.num_units, share=plan.share),
     )

@@ -4,6 +4,7 @@ A guardrail holds when it is proven that the version stays within the margin (no
 broken when it is proven that it does not, and is undecided before: undecided never promotes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gating.betting import MARGIN_BETS, bet_against_at_most
-from gating.pairing import Pairs
+from gating.pairing import Pairs, pair_outcomes
 
 MALFORMED_RATE = "malformed_rate"
 LONGER = "length_longer"
@@ -33,12 +34,23 @@ class Guardrail:
     name: str
     state: GuardrailState
     champion: float
-    """Mean of the champion's side; 0 without pairs."""
+    """Mean of the champion's side, lengths capped; 0 without pairs."""
     challenger: float
     margin: float
     num_pairs: int
     log_e_holds: float
     log_e_broken: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthRule:
+    """What the guardrail on completion length allows."""
+
+    cap: int
+    """Longer completions (tokens) count as this long: bounded values make the test exact."""
+    tolerance: float
+    """Largest change of the mean, as a fraction of the champion's, up or down."""
+    alpha: float
 
 
 def check_malformed(pairs: Pairs, *, margin: float, alpha: float) -> Guardrail:
@@ -48,19 +60,25 @@ def check_malformed(pairs: Pairs, *, margin: float, alpha: float) -> Guardrail:
 
 
 def check_length(
-    pairs: Pairs, *, cap: int, tolerance: float, alpha: float
+    champion: Sequence[float], challenger: Sequence[float], *, share: float, rule: LengthRule
 ) -> tuple[Guardrail, Guardrail]:
-    """Test that mean length stays within (1 +- tolerance) of the champion's; outcomes in tokens.
+    """Test that mean length stays within (1 +- tolerance) of the champion's; lengths in tokens.
 
-    Lengths above the cap count as the cap: bounded values make the test exact.
+    Raises:
+        ValueError: the share is not between 0 and 1, or a length is NaN.
     """
-    champion_n = np.minimum(pairs.champion, cap) / cap
-    challenger_n = np.minimum(pairs.challenger, cap) / cap
-    longer_n = champion_n - challenger_n / (1 + tolerance)
-    shorter_n = challenger_n - champion_n * (1 - tolerance)
+    # Each length by itself, before the blocks: the larger arm's means would rarely meet the cap
+    # that the smaller arm's single lengths meet, and equal arms would look different.
+    pairs = pair_outcomes(
+        [min(length, rule.cap) for length in champion],
+        [min(length, rule.cap) for length in challenger],
+        share=share,
+    )
+    longer_n = (pairs.champion - pairs.challenger / (1 + rule.tolerance)) / rule.cap
+    shorter_n = (pairs.challenger - pairs.champion * (1 - rule.tolerance)) / rule.cap
     return (
-        _test(LONGER, pairs, longer_n, margin=tolerance, alpha=alpha),
-        _test(SHORTER, pairs, shorter_n, margin=tolerance, alpha=alpha),
+        _test(LONGER, pairs, longer_n, margin=rule.tolerance, alpha=rule.alpha),
+        _test(SHORTER, pairs, shorter_n, margin=rule.tolerance, alpha=rule.alpha),
     )
 
 

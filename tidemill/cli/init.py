@@ -31,4 +31,7 @@ def init(
         else:
             typer.echo(f"wrote {folder / name}")
     if not kept:
-        typer.echo("next: `tidemill base import DIR` or `tidemill base train`, then `tidemill up`")
+        typer.echo(
+            "next: `environment` in tidemill.toml, `tidemill base import DIR` or "
+            "`tidemill base train`, then `tidemill up`"
+        )

@@ -1,5 +1,6 @@
 """`tidemill up`: every part, in one command, on one data folder."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,7 +59,7 @@ def _run(loaded: "Settings", port: int, file: Path | None) -> None:
 
     stop = stop_on_signal()
     shared = loaded.shared
-    addresses = preparation.choose_addresses(loaded.serving.host, port)
+    addresses = preparation.choose_addresses(loaded.serving.host, loaded.ingest.host, port)
     parts = build_parts(_child_environment(shared, file, addresses), addresses)
     database = Database(shared.database_url)
     try:
@@ -114,4 +115,6 @@ def _child_environment(
 
 
 def _say(line: str) -> None:
-    typer.echo(line)
+    # A full disk or a closed terminal takes the words, not the parts.
+    with suppress(OSError):
+        typer.echo(line)

@@ -65,11 +65,14 @@ class Child:
         return True
 
     def last_words(self) -> str:
-        """Return the last line that this life logged, or nothing."""
-        with self._log.open("rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(self._log_start, size - _TAIL_BYTES))
-            lines = log.read().decode(errors="replace").split("\n")
+        """Return the last line that this life logged; nothing when the log cannot be read."""
+        try:
+            with self._log.open("rb") as log:
+                size = log.seek(0, os.SEEK_END)
+                log.seek(max(self._log_start, size - _TAIL_BYTES))
+                lines = log.read().decode(errors="replace").split("\n")
+        except OSError:
+            return ""
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 

@@ -39,7 +39,9 @@ def build_parts(environment: dict[str, str], addresses: dict[str, str]) -> tuple
     return tuple(
         Part(
             name=name,
-            command=(sys.executable, "-m", "tidemill.cli.main", *command),
+            # -P: a part finds what the console script finds. With the working folder in front, a
+            # product's own folder named `serving` or `migrations` would stand in for ours.
+            command=(sys.executable, "-P", "-m", "tidemill.cli.main", *command),
             environment=environment,
             url=urls.get(name),
         )

@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,19 +44,22 @@ def data_folder_lock(data: Path) -> Iterator[None]:
         yield
 
 
-def choose_addresses(host: str, port: int) -> dict[str, str]:
+def choose_addresses(serving_host: str, feedback_host: str, port: int) -> dict[str, str]:
     """Return the URLs of `serving` (port) and `feedback` (port + 1); port 0 = two free ones.
 
     Raises:
-        ConfigurationError: a port is taken.
+        ConfigurationError: a host is none of this machine, or a port is taken.
     """
-    ports = _free_ports(host, 2) if port == 0 else [port, port + 1]
-    if port != 0:
-        for wanted in ports:
+    hosts = (serving_host, feedback_host)
+    if port == 0:
+        ports = _free_ports(hosts)
+    else:
+        ports = [port, port + 1]
+        for host, wanted in zip(hosts, ports, strict=True):
             _require_free(host, wanted)
     return {
         name: f"http://{host}:{number}"
-        for name, number in zip(("serving", "feedback"), ports, strict=True)
+        for name, host, number in zip(("serving", "feedback"), hosts, ports, strict=True)
     }
 
 
@@ -98,11 +101,14 @@ def write_private(path: Path, document: dict[str, Any]) -> None:
     aside.replace(path)
 
 
-def _free_ports(host: str, count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
+def _free_ports(hosts: Sequence[str]) -> list[int]:
+    probes = [socket.socket() for _ in hosts]
     try:
-        for probe in probes:
-            probe.bind((host, 0))
+        for host, probe in zip(hosts, probes, strict=True):
+            try:
+                probe.bind((host, 0))
+            except OSError as error:
+                raise ConfigurationError(f"host {host} cannot be used ({error})") from None
         return [probe.getsockname()[1] for probe in probes]
     finally:
         for probe in probes:

@@ -57,22 +57,33 @@ class Supervisor:
             if code is not None:
                 self._bury(slot, slot.child, code)
         elif time.monotonic() >= slot.not_before:
+            self._start(slot)
+
+    def _start(self, slot: _Slot) -> None:
+        try:
             slot.child = Child(slot.part, self.logs)
+        except OSError as error:
+            # No process, no room for its log: the healthy parts must not end for that.
+            delay_s = self._back_off(slot, lived_s=0.0)
+            self.say(f"{slot.part.name}: cannot be started ({error}), tried again in {delay_s:g} s")
+        else:
             self.say(f"{slot.part.name}: started (process {slot.child.pid})")
 
     def _bury(self, slot: _Slot, child: Child, code: int) -> None:
-        restart = next_restart(
-            self.backoff, num_short_lives=slot.num_short_lives, lived_s=child.lived_s
-        )
+        lived_s = child.lived_s
         slot.child = None
-        slot.num_short_lives = restart.num_short_lives
-        slot.not_before = time.monotonic() + restart.delay_s
+        delay_s = self._back_off(slot, lived_s=lived_s)
         words = child.last_words()
         self.say(
-            f"{slot.part.name}: {describe_end(code)} after {child.lived_s:.1f} s, "
-            f"starts again in {restart.delay_s:g} s"
-            + (f"; its last words: {words}" if words else "")
+            f"{slot.part.name}: {describe_end(code)} after {lived_s:.1f} s, "
+            f"starts again in {delay_s:g} s" + (f"; its last words: {words}" if words else "")
         )
+
+    def _back_off(self, slot: _Slot, *, lived_s: float) -> float:
+        restart = next_restart(self.backoff, num_short_lives=slot.num_short_lives, lived_s=lived_s)
+        slot.num_short_lives = restart.num_short_lives
+        slot.not_before = time.monotonic() + restart.delay_s
+        return restart.delay_s
 
     def _drain(self, children: Sequence[Child]) -> None:
         for child in children:

@@ -6,6 +6,7 @@ from gating.guardrails import (
     LONGER,
     SHORTER,
     GuardrailState,
+    LengthRule,
     check_length,
     check_malformed,
 )
@@ -50,16 +51,43 @@ def test_few_pairs_decide_nothing() -> None:
     [(20, "holds", "holds"), (60, "broken", "holds"), (4, "holds", "broken")],
 )
 def test_length_stops_in_both_directions(length: int, longer: str, shorter: str) -> None:
-    pairs = pair_outcomes([20.0] * 200, [float(length)] * 200, share=0.5)
-    up, down = check_length(pairs, cap=80, tolerance=0.5, alpha=0.05)
+    rule = LengthRule(cap=80, tolerance=0.5, alpha=0.05)
+    up, down = check_length([20.0] * 200, [float(length)] * 200, share=0.5, rule=rule)
     assert (up.name, up.state) == (LONGER, longer)
     assert (down.name, down.state) == (SHORTER, shorter)
 
 
 def test_lengths_above_the_cap_count_as_the_cap() -> None:
-    pairs = pair_outcomes([100.0] * 50, [1_000_000.0] * 50, share=0.5)
-    up, _ = check_length(pairs, cap=100, tolerance=0.5, alpha=0.05)
+    rule = LengthRule(cap=100, tolerance=0.5, alpha=0.05)
+    up, _ = check_length([100.0] * 50, [1_000_000.0] * 50, share=0.5, rule=rule)
     assert up.state is not GuardrailState.BROKEN
+
+
+@pytest.mark.parametrize("share", [0.1, 0.9])
+def test_each_length_is_capped_before_the_mean_of_a_block(share: float) -> None:
+    rule = LengthRule(cap=100, tolerance=0.5, alpha=0.05)
+    block, single = [1000.0] + [10.0] * 8, [1000.0]
+    small_challenger = share < 0.5
+    champion, challenger = (block, single) if small_challenger else (single, block)
+    up, down = check_length(champion, challenger, share=share, rule=rule)
+    means = (20.0, 100.0) if small_challenger else (100.0, 20.0)
+    assert (up.champion, up.challenger) == (down.champion, down.challenger) == means
+    assert up.num_pairs == down.num_pairs == 1
+
+
+@pytest.mark.parametrize("share", [0.1, 0.9])
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_arms_with_a_few_very_long_answers_hold_at_an_unequal_share(
+    share: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    champion, challenger = (
+        [1000.0 if is_long else 10.0 for is_long in rng.random(count) < 0.1]
+        for count in (round(20_000 * (1 - share)), round(20_000 * share))
+    )
+    rule = LengthRule(cap=436, tolerance=0.5, alpha=0.05)  # four times the mean of 109
+    rails = check_length(champion, challenger, share=share, rule=rule)
+    assert [rail.state for rail in rails] == [GuardrailState.HOLDS] * 2
 
 
 def test_a_rise_beyond_the_margin_rarely_passes_at_any_look() -> None:

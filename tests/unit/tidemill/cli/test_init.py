@@ -26,6 +26,7 @@ def test_init_writes_both_files_and_they_are_valid(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert read_settings(tmp_path / "new" / "tidemill.toml").model == "tide"
     assert load_metrics(tmp_path / "new" / "metrics.toml").metrics["accepted"].weight == 1
+    assert result.output.index("`environment`") < result.output.index("`tidemill up`")
 
 
 def test_init_never_overwrites(tmp_path: Path) -> None:

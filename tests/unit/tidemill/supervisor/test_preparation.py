@@ -43,16 +43,37 @@ def test_a_second_up_on_the_same_folder_is_refused_until_the_first_is_gone(tmp_p
 
 
 def test_port_zero_gives_two_free_ports() -> None:
-    addresses = choose_addresses("127.0.0.1", 0)
+    addresses = choose_addresses("127.0.0.1", "127.0.0.1", 0)
     assert len({port_of(address) for address in addresses.values()}) == 2
     assert set(addresses) == {"serving", "feedback"}
 
 
 def test_feedback_takes_the_next_port() -> None:
     port = free_port()
-    addresses = choose_addresses("127.0.0.1", port)
+    addresses = choose_addresses("127.0.0.1", "127.0.0.1", port)
     assert addresses["serving"] == f"http://127.0.0.1:{port}"
     assert port_of(addresses["feedback"]) == port + 1
+
+
+@pytest.mark.parametrize("port", [0, free_port()])
+def test_each_address_is_at_the_host_of_its_part(port: int) -> None:
+    addresses = choose_addresses("127.0.0.1", "127.0.0.2", port)
+    assert addresses["serving"].startswith("http://127.0.0.1:")
+    assert addresses["feedback"].startswith("http://127.0.0.2:")
+
+
+def test_a_port_is_looked_for_at_the_host_of_its_part() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.2", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=f"port {port} on 127.0.0.2"):
+            choose_addresses("127.0.0.1", "127.0.0.2", port - 1)
+
+
+def test_a_host_of_another_machine_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"host 192\.0\.2\.1 cannot be used"):
+        choose_addresses("127.0.0.1", "192.0.2.1", 0)
 
 
 def test_a_taken_port_is_refused_with_the_way_out() -> None:
@@ -61,7 +82,7 @@ def test_a_taken_port_is_refused_with_the_way_out() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ConfigurationError, match=rf"port {port} .*--port"):
-            choose_addresses("127.0.0.1", port)
+            choose_addresses("127.0.0.1", "127.0.0.1", port)
 
 
 def test_the_first_start_makes_one_key_for_each_scope(database: Database, tmp_path: Path) -> None:

@@ -113,6 +113,35 @@ def test_a_part_that_cannot_start_is_tried_ever_more_rarely(running: _Running) -
     assert "starts again in 0.2 s" in ends[2]
 
 
+def test_a_part_that_cannot_be_started_leaves_the_others_alone(
+    running: _Running, tmp_path: Path
+) -> None:
+    program = tmp_path / "not-there-yet"
+    running.start(Part(name="gate", command=(str(program),)), _part("learner", _SLEEP))
+    _wait(lambda: sum("gate: cannot be started" in line for line in running.lines) >= 2)
+    tries = [line for line in running.lines if "gate: cannot be started" in line]
+    assert "No such file or directory" in tries[0]
+    assert tries[0].endswith("tried again in 0.05 s")
+    assert tries[1].endswith("tried again in 0.1 s")
+    assert _is_alive(running.pids["learner"])
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o700)
+    _wait(lambda: "gate" in running.pids)
+    assert running.said("gate: started")
+
+
+def test_a_log_that_cannot_be_written_or_read_leaves_the_others_alone(running: _Running) -> None:
+    (running.logs / "gate.log").mkdir(parents=True)
+    ends = "import os, sys; os.remove(sys.argv[1]); sys.exit(3)"
+    script = (sys.executable, "-c", ends, str(running.logs / "serving.log"))
+    running.start(
+        _part("gate", _SLEEP), Part(name="serving", command=script), _part("learner", _SLEEP)
+    )
+    _wait(lambda: running.said("gate: cannot be started") and running.said("serving: ended with"))
+    _wait(lambda: "learner" in running.pids)
+    assert _is_alive(running.pids["learner"])
+
+
 def test_stopping_drains_every_part(running: _Running) -> None:
     running.start(_part("serving", _DRAIN), _part("learner", _DRAIN))
     logs = [running.logs / "serving.log", running.logs / "learner.log"]
