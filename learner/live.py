@@ -16,7 +16,7 @@ from learner.publishing import Publication, Publisher
 from learner.replay import Queue
 from learner.rounds import begin_lineage, begin_round, finish_step, note_published
 from learner.settings import LearnerSettings
-from learner.staleness import DropReason, compute_staleness
+from learner.staleness import DropReason, Limits, compute_staleness
 from learner.state import LearnerState, Round
 from learner.trainer import Trainer
 from tidemill.contracts.experience import Experience
@@ -73,7 +73,10 @@ class LiveLearner:
     @property
     def queue(self) -> Queue:
         """What waits for it."""
-        return Queue(self.database, self.registry.model, self.registry.tenant, self.settings)
+        base = self.publisher.base
+        limits = Limits(base.vocabulary, min(self.settings.max_tokens, base.max_context))
+        registry = self.registry
+        return Queue(self.database, registry.model, registry.tenant, self.settings, limits)
 
     def load(self) -> None:
         """Take up the state that SQL names; without one the learner waits for a champion.

@@ -1,6 +1,7 @@
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -318,17 +319,47 @@ def test_a_batch_without_a_finite_step_is_dropped_and_learning_goes_on(
 ) -> None:
     learner = world.learner(**QUIET)
     learner.turn()
-    # Each log-prob is finite, the square of its distance from the truth is not.
-    poisoned = [
-        replace(e, behaviour_logprobs=(-1e30,) * len(e.completion_ids))
-        for e in world.experiences(4, version=champion.version)
-    ]
-    world.insert(poisoned)
+    assert learner._trainer is not None
+    sound = learner._trainer.tensors()
+    nan = float("nan")
+    broken = {n: torch.full_like(t, nan) if "weight/" in n else t for n, t in sound.items()}
+    learner._trainer.restore(broken)
+    world.insert(world.experiences(4, version=champion.version))
     assert learner.turn() is Did.REFUSED
     assert drops(world) == {"non_finite": 4}
+    learner._trainer.restore(sound)
     world.insert(world.experiences(4, version=champion.version, seed=1))
     assert learner.turn() is Did.STEPPED
     assert state_of(learner).step == 1
+
+
+def test_no_posted_interaction_stops_learning_or_takes_others_with_it(
+    world: World, champion: PolicyRecord
+) -> None:
+    good = world.experiences(4, version=champion.version)
+    given = world.experiences(7, version=champion.version, seed=1)
+    size = len(given[0].completion_ids)
+    changes: list[dict[str, Any]] = [
+        {"kept_mass": (0.0,) * size, "is_truncated": True},
+        {"prompt_ids": (world.base.vocabulary,)},
+        {"completion_ids": (-1,) * size},
+        {"prompt_ids": (1,) * world.base.max_context},
+        {"behaviour_logprobs": (-1e308,) * size},
+        {"behaviour_logprobs": (-1e30,) * size},
+        {"temperature": 1e-4},
+    ]
+    poison = [replace(e, **change) for e, change in zip(given, changes, strict=True)]
+    world.insert([*poison, *good])
+    learner = world.learner(**QUIET)
+    assert Counter(run_until_idle(learner)) == {Did.RESET: 1, Did.STEPPED: 2, Did.WAITED: 1}
+    assert uses(world) == {e.experience_id: 2 for e in good}
+    assert drops(world) == {
+        "impossible_kept_mass": 1,
+        "outside_vocabulary": 2,
+        "too_long": 1,
+        "impossible_logprob": 2,
+        "greedy": 1,
+    }
 
 
 def test_a_missing_checkpoint_is_an_error_not_a_fresh_start(

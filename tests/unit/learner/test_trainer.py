@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from learner.settings import OptimiserSettings, TrustRegionSettings
+from learner.staleness import DropReason, Limits, find_unfit
 from learner.trainer import AdapterWeights, Trainer, fresh_adapter
 from tests.factories import make_experience
 from tests.tiny_model import load_tiny_base
@@ -187,3 +188,10 @@ def test_without_a_kl_weight_the_reference_is_not_computed(
     tiny.step(batch, ADVANTAGES)
     for name, tensor in free.adapter().tensors.items():
         assert torch.allclose(tensor, tiny.adapter().tensors[name], atol=1e-6), name
+
+
+def test_what_is_sampled_greedily_is_found(base: BaseModel, start: AdapterWeights) -> None:
+    limits = Limits(base.vocabulary, base.max_context)
+    greedy = {find_unfit(e, limits) for e in sample(base, start, top_k=1)}
+    assert greedy == {DropReason.GREEDY}
+    assert {find_unfit(e, limits) for e in sample(base, start, top_k=5)} == {None}
