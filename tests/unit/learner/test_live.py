@@ -11,7 +11,7 @@ from learner.live import Did, LiveLearner
 from learner.state import LearnerState
 from tests.unit.learner.world import WHY, World, make_world, run_until_idle
 from tidemill.errors import FencedError, SnapshotCorruptError, StorageError
-from tidemill.registry import PolicyRecord
+from tidemill.registry import PolicyRecord, PolicyRegistry
 from tidemill.storage.database import Database
 from tidemill.storage.learning import (
     drop_experiences,
@@ -261,6 +261,36 @@ def test_a_promoted_version_goes_on_and_its_rollback_resets(
     world.registry.roll_back(why=WHY)
     assert idle.turn() is Did.RESET
     assert state_of(idle).start_version == champion.version
+
+
+class RacingRegistry(PolicyRegistry):
+    """Has its champion rolled back right after it was read, once."""
+
+    is_over = False
+
+    def champion(self) -> PolicyRecord | None:
+        found = super().champion()
+        if not self.is_over:
+            self.is_over = True
+            self.roll_back(why=WHY)
+        return found
+
+
+def test_a_rollback_during_a_reset_is_not_lost(
+    world: World, idle: LiveLearner, champion: PolicyRecord
+) -> None:
+    first = publish(idle)
+    world.registry.promote(first, why=WHY)
+    world.insert(world.experiences(4, version=first, seed=1))
+    run_until_idle(idle)
+    second = publish(idle)
+    world.registry.reject(second, why=WHY)
+    idle.registry = RacingRegistry(world.database, model="tide", tenant="default")
+    assert idle.turn() is Did.RESET
+    assert state_of(idle).start_version == first, "read before the rollback"
+    assert idle.turn() is Did.RESET
+    assert state_of(idle).start_version == champion.version
+    assert idle.turn() is Did.WAITED
 
 
 def test_ten_candidates_held_in_a_row_do_not_stop_live_learning(
