@@ -16,8 +16,10 @@ from tidemill.contracts.events import (
     FeedbackValue,
     FinishReason,
     InteractionServed,
+    KeptMass,
     LogProb,
     Sampling,
+    TokenId,
     ToolCall,
     UtcTime,
     VersionText,
@@ -41,8 +43,6 @@ def _clean(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_clean)]
-TokenId = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Body(BaseModel):
@@ -127,7 +127,7 @@ class InteractionBody(Body):
     prompt_ids: tuple[TokenId, ...] = ()
     completion_ids: tuple[TokenId, ...] = ()
     behaviour_logprobs: tuple[LogProb, ...] | None = None
-    kept_mass: tuple[Finite, ...] | None = None
+    kept_mass: tuple[KeptMass, ...] | None = None
     sampling: Sampling
     tool_calls: tuple[ToolCall, ...] = ()
     finish_reason: FinishReason = FinishReason.STOP

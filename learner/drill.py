@@ -14,6 +14,7 @@ from learner.backfill.simulation import Simulation
 from learner.backfill.worker import Site, open_site
 from learner.publishing import Publication
 from learner.settings import BackfillSettings, TrustRegionSettings
+from learner.staleness import Limits, find_unfit
 from learner.trainer import Trainer
 from tidemill.contracts.experience import Experience, Outcome
 from tidemill.errors import LearningError, NoChampionError
@@ -154,10 +155,12 @@ def _fetch_live(site: Site) -> list[Experience]:
             tenant=site.shared.tenant,
             limit=_MAX_LIVE,
         )
+    base = site.publisher.base
+    limits = Limits(base.vocabulary, base.max_context)
     live = [
         experience
         for experience in found
-        if experience.outcome is Outcome.REWARDED and experience.behaviour_logprobs
+        if experience.outcome is Outcome.REWARDED and find_unfit(experience, limits) is None
     ]
     if len(live) < _MIN_LIVE or len({experience.reward for experience in live}) < 2:
         raise LearningError(

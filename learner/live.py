@@ -16,7 +16,7 @@ from learner.publishing import Publication, Publisher
 from learner.replay import Queue
 from learner.rounds import begin_lineage, begin_round, finish_step, note_published
 from learner.settings import LearnerSettings
-from learner.staleness import DropReason, compute_staleness
+from learner.staleness import DropReason, Limits, compute_staleness
 from learner.state import LearnerState, Round
 from learner.trainer import Trainer
 from tidemill.contracts.experience import Experience
@@ -73,7 +73,10 @@ class LiveLearner:
     @property
     def queue(self) -> Queue:
         """What waits for it."""
-        return Queue(self.database, self.registry.model, self.registry.tenant, self.settings)
+        base = self.publisher.base
+        limits = Limits(base.vocabulary, min(self.settings.max_tokens, base.max_context))
+        registry = self.registry
+        return Queue(self.database, registry.model, registry.tenant, self.settings, limits)
 
     def load(self) -> None:
         """Take up the state that SQL names; without one the learner waits for a champion.
@@ -102,11 +105,7 @@ class LiveLearner:
         """
         state = self.state
         if state is None:
-            champion = self.registry.champion()
-            if champion is None:
-                return Did.NO_CHAMPION
-            self._reset(champion, ResetReason.FIRST_CHAMPION)
-            return Did.RESET
+            return self._reset(ResetReason.FIRST_CHAMPION)
         if state.current_round is None:
             records = {record.version: record for record in self.registry.list()}
             traffic = self.registry.traffic()
@@ -115,8 +114,7 @@ class LiveLearner:
             if is_last_word or (reason is None and self._is_publishing_due(state, traffic)):
                 return self._publish(state)
             if reason is not None:
-                self._reset_to_champion(reason)
-                return Did.RESET
+                return self._reset(reason)
             if not self._begin_round(state, records):
                 return Did.WAITED
         return self._step()
@@ -154,17 +152,18 @@ class LiveLearner:
             self.state = state
         return reason, state
 
-    def _reset_to_champion(self, reason: ResetReason) -> None:
-        champion = self.registry.champion()
-        if champion is not None:
-            self._reset(champion, reason)
+    def _reset(self, reason: ResetReason) -> Did:
+        """Begin a lineage at the champion, with its weights and step and a fresh optimiser.
 
-    def _reset(self, champion: PolicyRecord, reason: ResetReason) -> None:
-        """Begin a lineage at the champion: its weights and step, a fresh optimiser."""
+        The moves are read before the champion: one in between is looked at in the next turn.
+        """
         with self.database.reading() as session:
             moves = fetch_moves_after(
                 session, 0, model=self.registry.model, tenant=self.registry.tenant
             )
+        champion = self.registry.champion()
+        if champion is None:
+            return Did.NO_CHAMPION
         state = begin_lineage(
             self.state,
             champion=champion.version,
@@ -175,6 +174,7 @@ class LiveLearner:
         trainer = self._new_trainer(champion.version)
         self._commit(trainer, state, origin="reset", metrics={"reason": reason.value})
         self._trainer = trainer
+        return Did.RESET
 
     def _begin_round(self, state: LearnerState, records: Mapping[str, PolicyRecord]) -> bool:
         """Choose and score the next batch; False = too few wait."""

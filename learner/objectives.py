@@ -26,7 +26,7 @@ class ObjectiveInputs:
     target_logprobs_BT: Tensor
     """Of the policy in training; carries the gradient."""
     behaviour_logprobs_BT: Tensor
-    """Of the policy that generated, truncation included."""
+    """Of the policy that generated, before truncation."""
     mask_BT: Tensor
     """True on completion tokens."""
     advantages_B: Tensor

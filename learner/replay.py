@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from learner.batching import BatchItem, choose_batch, max_items
 from learner.settings import LearnerSettings
-from learner.staleness import DropReason, compute_staleness, find_unfit, is_over_stale
+from learner.staleness import DropReason, Limits, compute_staleness, find_unfit, is_over_stale
 from tidemill.contracts.experience import Experience
 from tidemill.storage.database import Database
 from tidemill.storage.learning import (
@@ -29,6 +29,7 @@ class Queue:
     model: str
     tenant: str
     settings: LearnerSettings
+    limits: Limits
 
     def drop_unusable_versions(self, *, learner_step: int, version_steps: Mapping[str, int]) -> int:
         """Drop what is too stale, or of no known version; return how many were."""
@@ -54,7 +55,7 @@ class Queue:
             unfit = {
                 e.experience_id: reason.value
                 for e in chosen
-                if (reason := find_unfit(e, max_tokens=self.settings.max_tokens))
+                if (reason := find_unfit(e, self.limits))
             }
             if not unfit:
                 return chosen

@@ -1,10 +1,31 @@
 """Which experiences may enter a batch. Pure: each gets None, or the reason why it is dropped."""
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 
 from tidemill.contracts.events import Arm
 from tidemill.contracts.experience import Experience
+
+MIN_TEMPERATURE = 0.05
+"""The gradient of a log-prob grows as 1 / temperature: below this one experience owns its batch."""
+MIN_LOGPROB = -104.0
+"""exp of less is 0 in float32, and a token of probability 0 is never drawn."""
+_ROUNDING = 1e-4
+"""How far a log-prob or a mass may pass its bound."""
+_CERTAIN = 1e-3
+"""A token that was drawn with a probability of at least 1 - this was no draw."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the base takes."""
+
+    vocabulary: int
+    """Every token id is below."""
+    max_tokens: int
+    """Of prompt and completion together."""
 
 
 class DropReason(StrEnum):
@@ -21,10 +42,18 @@ class DropReason(StrEnum):
     NO_KEPT_MASS = "no_kept_mass"
     """Sampled with top-p or top-k, but the mass that was left is unknown."""
     TOO_LONG = "too_long"
+    OUTSIDE_VOCABULARY = "outside_vocabulary"
+    """A token id that the base does not have."""
     NON_FINITE = "non_finite"
     """A number in it, or the step that it was in, is NaN or infinite."""
     OUT_OF_RANGE = "out_of_range"
     """The reward is not in [0, 1]."""
+    IMPOSSIBLE_LOGPROB = "impossible_logprob"
+    """A log-prob above 0, or so low that no sampler draws the token."""
+    IMPOSSIBLE_KEPT_MASS = "impossible_kept_mass"
+    """A kept mass that is not in (0, 1]."""
+    GREEDY = "greedy"
+    """No token was a draw: `top_k` 1, temperature 0, or almost; nothing was explored."""
 
 
 def compute_staleness(*, learner_step: int, version_step: int) -> int:
@@ -40,21 +69,55 @@ def is_over_stale(staleness: int, *, num_uses: int, max_staleness: int) -> bool:
     return staleness + num_uses - 1 > max_staleness
 
 
-def find_unfit(experience: Experience, *, max_tokens: int) -> DropReason | None:
-    """Return why no learner can use an experience, whatever its step; None = it can."""
-    has_logprobs = experience.behaviour_logprobs is not None
-    values = (experience.reward, *(experience.behaviour_logprobs or ()))
-    values += experience.kept_mass or ()
-    checks = (
-        (experience.arm == Arm.PINNED, DropReason.PINNED),
-        (not experience.prompt_ids or not experience.completion_ids, DropReason.NO_TOKENS),
-        (not has_logprobs, DropReason.NO_LOGPROBS),
-        (experience.is_truncated and experience.kept_mass is None, DropReason.NO_KEPT_MASS),
-        (
-            len(experience.prompt_ids) + len(experience.completion_ids) > max_tokens,
-            DropReason.TOO_LONG,
-        ),
-        (not all(map(math.isfinite, values)), DropReason.NON_FINITE),
-        (not 0 <= experience.reward <= 1, DropReason.OUT_OF_RANGE),
-    )
-    return next((reason for is_unfit, reason in checks if is_unfit), None)
+def find_unfit(experience: Experience, limits: Limits) -> DropReason | None:
+    """Return why no learner can use an experience, whatever its step; None = it can.
+
+    Experiences come from whoever may post an interaction: what passes here cannot make a step fail.
+    """
+    return next(_flaws(experience, limits), None)
+
+
+def _flaws(experience: Experience, limits: Limits) -> Iterator[DropReason]:
+    """Yield flaws in an order in which each check may rely on those before it."""
+    if experience.arm == Arm.PINNED:
+        yield DropReason.PINNED
+    yield from _token_flaws(experience, limits)
+    num_tokens = len(experience.completion_ids)
+    if len(experience.behaviour_logprobs or ()) != num_tokens:
+        yield DropReason.NO_LOGPROBS
+    if experience.is_truncated and len(experience.kept_mass or ()) != num_tokens:
+        yield DropReason.NO_KEPT_MASS
+    yield from _number_flaws(experience)
+    if experience.temperature < MIN_TEMPERATURE or _is_certain(experience):
+        yield DropReason.GREEDY
+
+
+def _token_flaws(experience: Experience, limits: Limits) -> Iterator[DropReason]:
+    if not experience.prompt_ids or not experience.completion_ids:
+        yield DropReason.NO_TOKENS
+    ids = experience.prompt_ids + experience.completion_ids
+    if len(ids) > limits.max_tokens:
+        yield DropReason.TOO_LONG
+    if not all(0 <= token_id < limits.vocabulary for token_id in ids):
+        yield DropReason.OUTSIDE_VOCABULARY
+
+
+def _number_flaws(experience: Experience) -> Iterator[DropReason]:
+    logprobs, masses = experience.behaviour_logprobs or (), experience.kept_mass or ()
+    if not all(map(math.isfinite, (experience.reward, experience.temperature, *logprobs, *masses))):
+        yield DropReason.NON_FINITE
+    if not 0 <= experience.reward <= 1:
+        yield DropReason.OUT_OF_RANGE
+    if not all(MIN_LOGPROB <= logprob <= _ROUNDING for logprob in logprobs):
+        yield DropReason.IMPOSSIBLE_LOGPROB
+    if not all(0 < mass <= 1 + _ROUNDING for mass in masses):
+        yield DropReason.IMPOSSIBLE_KEPT_MASS
+
+
+def _is_certain(experience: Experience) -> bool:
+    """Tell whether truncation left one token at each place, so that nothing was drawn."""
+    if not experience.is_truncated:
+        return False
+    logprobs, masses = experience.behaviour_logprobs or (), experience.kept_mass or ()
+    pairs = zip(logprobs, masses, strict=True)
+    return all(logprob - math.log(mass) >= -_CERTAIN for logprob, mass in pairs)

@@ -1,6 +1,5 @@
 """Experiences as tensors. Shapes: B sequence, T token."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ class TrainingBatch:
 
     tokens: TokenBatch
     behaviour_logprobs_BT: Tensor
-    """Natural logs at the sampling temperature, of the distribution that was sampled from."""
+    """Natural logs at the sampling temperature, before truncation, as the target's are."""
     temperature_B: Tensor
     advantages_B: Tensor
 
@@ -32,7 +31,7 @@ def build_training_batch(
     """Put experiences together; each has tokens and behaviour log-probs."""
     pairs = [(e.prompt_ids, e.completion_ids) for e in experiences]
     tokens = build_token_batch(pairs, pad_id).to(device)
-    behaviour = [behaviour_logprobs(experience) for experience in experiences]
+    behaviour = [experience.behaviour_logprobs or () for experience in experiences]
     return TrainingBatch(
         tokens=tokens,
         behaviour_logprobs_BT=align_completion_values(tokens, behaviour),
@@ -40,15 +39,4 @@ def build_training_batch(
             [e.temperature for e in experiences], dtype=torch.float32, device=device
         ),
         advantages_B=torch.tensor(advantages, dtype=torch.float32, device=device),
-    )
-
-
-def behaviour_logprobs(experience: Experience) -> tuple[float, ...]:
-    """Return log-probs of the distribution that was drawn from: recorded - log(kept mass)."""
-    recorded = experience.behaviour_logprobs or ()
-    if not experience.is_truncated or experience.kept_mass is None:
-        return recorded
-    return tuple(
-        logprob - math.log(mass)
-        for logprob, mass in zip(recorded, experience.kept_mass, strict=True)
     )

@@ -74,7 +74,8 @@ class Draft:
     ) -> InteractionServed:
         """Return the event: token ids and log-probs exactly as the engine gave them."""
         caller, version = self.caller, self.route.version
-        is_known = all(map(math.isfinite, generation.logprobs))
+        masses = generation.kept_mass
+        is_known = all(map(math.isfinite, (*generation.logprobs, *(masses or ()))))
         return InteractionServed(
             interaction_id=self.interaction_id,
             trajectory_id=caller.trajectory_id,
@@ -96,7 +97,7 @@ class Draft:
             prompt_ids=generation.prompt_ids,
             completion_ids=generation.completion_ids,
             behaviour_logprobs=generation.logprobs if is_known else None,
-            kept_mass=generation.kept_mass,
+            kept_mass=masses if is_known else None,
             sampling=self.sampling,
             tool_calls=tuple(tool_calls),
             finish_reason=generation.finish_reason,

@@ -101,7 +101,15 @@ def test_feedback_that_breaks_a_rule_is_undecodable(changes: dict[str, Any]) -> 
     [
         {"behaviour_logprobs": [-0.5]},
         {"behaviour_logprobs": [0.5, -0.1, -0.1]},
+        {"behaviour_logprobs": [-1e308, -0.1, -0.1]},
         {"kept_mass": [1.0]},
+        {"kept_mass": [0.0, 1.0, 1.0]},
+        {"kept_mass": [-0.5, 1.0, 1.0]},
+        {"kept_mass": [1.1, 1.0, 1.0]},
+        {"kept_mass": [float("nan"), 1.0, 1.0]},
+        {"prompt_ids": [-1]},
+        {"completion_ids": [1, 2, -1]},
+        {"completion_ids": [1, 2, 2**31]},
         {"assignment_probability": 0.0},
         {"trajectory_id": "0193e3a0-0000-7000-8000-00000000ffff"},
         {"newest_policy_version": "v3"},
@@ -131,6 +139,11 @@ def test_log_probs_survive_the_wire_bit_for_bit() -> None:
     values = [-1e-9, -0.1, -123.456789012345]
     payload = changed("interaction_served_v1", behaviour_logprobs=values)
     assert list(decode(InteractionServed, payload).behaviour_logprobs or ()) == values
+
+
+def test_a_kept_mass_may_pass_one_by_a_rounding() -> None:
+    payload = changed("interaction_served_v1", kept_mass=[1.0000001, 1.0, 1e-30])
+    assert decode(InteractionServed, payload).kept_mass == (1.0000001, 1.0, 1e-30)
 
 
 def test_times_are_kept_in_utc() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from learner.batching import BatchItem, choose_batch, max_items
 from learner.replay import Queue
 from learner.settings import LearnerSettings, ShareSettings
+from learner.staleness import Limits
 from tests.factories import NOW, make_experience, make_feedback, make_interaction
 from tidemill.contracts.experience import Experience
 from tidemill.storage.database import Database
@@ -22,7 +23,7 @@ KINDS = ("subject", "rater", "tenant")
 def queue(any_database: Database) -> Queue:
     shares = ShareSettings(subject=0.25, rater=0.25)
     settings = LearnerSettings(batch_size=8, max_shares=shares)
-    return Queue(any_database, "tide", "default", settings)
+    return Queue(any_database, "tide", "default", settings, Limits(260, 64))
 
 
 def store(database: Database, experiences: list[Experience]) -> None:

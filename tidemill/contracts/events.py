@@ -41,7 +41,11 @@ def _version(text: str) -> str:
 UtcTime = Annotated[datetime, AfterValidator(_utc)]
 VersionText = Annotated[str, AfterValidator(_version)]
 Probability = Annotated[float, Field(gt=0, le=1)]
-LogProb = Annotated[float, Field(le=0, allow_inf_nan=False)]
+LogProb = Annotated[float, Field(ge=-3.4028234663852886e38, le=0, allow_inf_nan=False)]
+"""Natural log; finite as float32, which is what learning computes in."""
+KeptMass = Annotated[float, Field(gt=0, le=1.0001, allow_inf_nan=False)]
+"""At most 1, but for the rounding of a sum over a whole vocabulary."""
+TokenId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 class Event(BaseModel):
@@ -129,11 +133,11 @@ class InteractionServed(Event):
     content: Content
     context: str | None = Field(default=None, max_length=256)
     """Declared context (task, template); None = the learner hashes the prompt."""
-    prompt_ids: tuple[int, ...] = ()
-    completion_ids: tuple[int, ...] = ()
+    prompt_ids: tuple[TokenId, ...] = ()
+    completion_ids: tuple[TokenId, ...] = ()
     behaviour_logprobs: tuple[LogProb, ...] | None = None
     """One for each completion token, natural log, at the sampling temperature; None = unknown."""
-    kept_mass: tuple[float, ...] | None = None
+    kept_mass: tuple[KeptMass, ...] | None = None
     """Probability mass left by top-p/top-k at each token; None = untruncated or unknown."""
     sampling: Sampling
     tool_calls: tuple[ToolCall, ...] = ()

@@ -50,6 +50,11 @@ class BaseModel:
         return int(self.tokenizer.pad_token_id or 0)
 
     @property
+    def vocabulary(self) -> int:
+        """How many tokens it has; every token id is below."""
+        return int(self.model.config.vocab_size)
+
+    @property
     def max_context(self) -> int:
         """Longest prompt and completion together, in tokens."""
         config = self.model.config

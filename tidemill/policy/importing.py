@@ -142,7 +142,7 @@ def check_generation(base: BaseModel) -> BaseReport:
         )
     return BaseReport(
         num_parameters=sum(parameter.numel() for parameter in base.model.parameters()),
-        vocabulary=int(base.model.config.vocab_size),
+        vocabulary=base.vocabulary,
         max_context=base.max_context,
         max_difference=difference,
         template_shows_tools=plain != with_tools,

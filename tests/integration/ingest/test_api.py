@@ -238,6 +238,22 @@ def test_a_conflict_that_slipped_past_is_seen_at_its_id(client: Client) -> None:
     assert letter["reason"] == "conflicting_body"
 
 
+@pytest.mark.parametrize(
+    ("change", "detail"),
+    [
+        ({"kept_mass": [0.0, 1.0, 1.0]}, "kept_mass.0: Input should be greater than 0"),
+        ({"prompt_ids": [1, -1]}, "prompt_ids.1: Input should be greater than or equal to 0"),
+        ({"behaviour_logprobs": [-1e308, 0, 0]}, "behaviour_logprobs.0: Input should be greater"),
+    ],
+)
+def test_an_interaction_that_nobody_can_learn_from_is_refused(
+    client: Client, change: dict[str, object], detail: str
+) -> None:
+    answer = client.post(SERVED | change, "/v1/interactions")
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith(detail)
+
+
 def test_a_product_that_serves_itself_reports_its_interactions(client: Client) -> None:
     answer = client.post(SERVED, "/v1/interactions")
     assert answer.status_code == 202

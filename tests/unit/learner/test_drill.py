@@ -77,7 +77,9 @@ def test_the_canary_drill_stays_valid_but_does_what_users_rejected(world: World)
         )
         for generation in served
     ]
-    world.insert(experiences)
+    # What no learner can use, the drill cannot either.
+    poison = replace(experiences[0], experience_id="poison", prompt_ids=(10**6,))
+    world.insert([*experiences, poison])
     record = run_drill(world.shared, SETTINGS, DrillKind.CANARY)
     before = completions_of(world, None, Split.HELD_OUT)
     after = completions_of(world, record.version, Split.HELD_OUT)

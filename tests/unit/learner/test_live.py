@@ -1,6 +1,7 @@
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from learner.live import Did, LiveLearner
 from learner.state import LearnerState
 from tests.unit.learner.world import WHY, World, make_world, run_until_idle
 from tidemill.errors import FencedError, SnapshotCorruptError, StorageError
-from tidemill.registry import PolicyRecord
+from tidemill.registry import PolicyRecord, PolicyRegistry
 from tidemill.storage.database import Database
 from tidemill.storage.learning import (
     drop_experiences,
@@ -262,6 +263,36 @@ def test_a_promoted_version_goes_on_and_its_rollback_resets(
     assert state_of(idle).start_version == champion.version
 
 
+class RacingRegistry(PolicyRegistry):
+    """Has its champion rolled back right after it was read, once."""
+
+    is_over = False
+
+    def champion(self) -> PolicyRecord | None:
+        found = super().champion()
+        if not self.is_over:
+            self.is_over = True
+            self.roll_back(why=WHY)
+        return found
+
+
+def test_a_rollback_during_a_reset_is_not_lost(
+    world: World, idle: LiveLearner, champion: PolicyRecord
+) -> None:
+    first = publish(idle)
+    world.registry.promote(first, why=WHY)
+    world.insert(world.experiences(4, version=first, seed=1))
+    run_until_idle(idle)
+    second = publish(idle)
+    world.registry.reject(second, why=WHY)
+    idle.registry = RacingRegistry(world.database, model="tide", tenant="default")
+    assert idle.turn() is Did.RESET
+    assert state_of(idle).start_version == first, "read before the rollback"
+    assert idle.turn() is Did.RESET
+    assert state_of(idle).start_version == champion.version
+    assert idle.turn() is Did.WAITED
+
+
 def test_ten_candidates_held_in_a_row_do_not_stop_live_learning(
     world: World, champion: PolicyRecord
 ) -> None:
@@ -318,17 +349,47 @@ def test_a_batch_without_a_finite_step_is_dropped_and_learning_goes_on(
 ) -> None:
     learner = world.learner(**QUIET)
     learner.turn()
-    # Each log-prob is finite, the square of its distance from the truth is not.
-    poisoned = [
-        replace(e, behaviour_logprobs=(-1e30,) * len(e.completion_ids))
-        for e in world.experiences(4, version=champion.version)
-    ]
-    world.insert(poisoned)
+    assert learner._trainer is not None
+    sound = learner._trainer.tensors()
+    nan = float("nan")
+    broken = {n: torch.full_like(t, nan) if "weight/" in n else t for n, t in sound.items()}
+    learner._trainer.restore(broken)
+    world.insert(world.experiences(4, version=champion.version))
     assert learner.turn() is Did.REFUSED
     assert drops(world) == {"non_finite": 4}
+    learner._trainer.restore(sound)
     world.insert(world.experiences(4, version=champion.version, seed=1))
     assert learner.turn() is Did.STEPPED
     assert state_of(learner).step == 1
+
+
+def test_no_posted_interaction_stops_learning_or_takes_others_with_it(
+    world: World, champion: PolicyRecord
+) -> None:
+    good = world.experiences(4, version=champion.version)
+    given = world.experiences(7, version=champion.version, seed=1)
+    size = len(given[0].completion_ids)
+    changes: list[dict[str, Any]] = [
+        {"kept_mass": (0.0,) * size, "is_truncated": True},
+        {"prompt_ids": (world.base.vocabulary,)},
+        {"completion_ids": (-1,) * size},
+        {"prompt_ids": (1,) * world.base.max_context},
+        {"behaviour_logprobs": (-1e308,) * size},
+        {"behaviour_logprobs": (-1e30,) * size},
+        {"temperature": 1e-4},
+    ]
+    poison = [replace(e, **change) for e, change in zip(given, changes, strict=True)]
+    world.insert([*poison, *good])
+    learner = world.learner(**QUIET)
+    assert Counter(run_until_idle(learner)) == {Did.RESET: 1, Did.STEPPED: 2, Did.WAITED: 1}
+    assert uses(world) == {e.experience_id: 2 for e in good}
+    assert drops(world) == {
+        "impossible_kept_mass": 1,
+        "outside_vocabulary": 2,
+        "too_long": 1,
+        "impossible_logprob": 2,
+        "greedy": 1,
+    }
 
 
 def test_a_missing_checkpoint_is_an_error_not_a_fresh_start(

@@ -1,13 +1,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from learner.settings import OptimiserSettings, TrustRegionSettings
+from learner.staleness import DropReason, Limits, find_unfit
 from learner.trainer import AdapterWeights, Trainer, fresh_adapter
-from learner.training_batch import behaviour_logprobs
 from tests.factories import make_experience
 from tests.tiny_model import load_tiny_base
 from tidemill.contracts.events import Sampling
@@ -42,12 +43,18 @@ def start(base: BaseModel) -> AdapterWeights:
 
 @pytest.fixture(scope="module")
 def batch(base: BaseModel, start: AdapterWeights) -> list[Experience]:
+    return sample(base, start)
+
+
+def sample(base: BaseModel, start: AdapterWeights, **truncation: Any) -> list[Experience]:
     """Nine completions of mixed lengths and temperatures, sampled from the start."""
     requests = [
         GenerationRequest(
             request_id=str(n),
             prompt_ids=tuple(range(4, 8 + n)),
-            sampling=Sampling(temperature=0.7 if n % 2 else 1.0, max_tokens=2 + n % 4, seed=n),
+            sampling=Sampling(
+                temperature=0.7 if n % 2 else 1.0, max_tokens=2 + n % 4, seed=n, **truncation
+            ),
         )
         for n in range(9)
     ]
@@ -57,6 +64,8 @@ def batch(base: BaseModel, start: AdapterWeights) -> list[Experience]:
             completion_ids=g.completion_ids,
             behaviour_logprobs=g.logprobs,
             temperature=request.sampling.temperature,
+            is_truncated=request.sampling.is_truncated,
+            kept_mass=g.kept_mass,
         )
         for request, g in zip(
             requests, generate(load_adapter(base, start), base, requests), strict=True
@@ -72,9 +81,13 @@ def trainer_of(base: BaseModel, start: AdapterWeights, **over: object) -> Traine
     return Trainer(base, start=start, settings=settings, objective=TrustRegionSettings())
 
 
+@pytest.mark.parametrize("truncation", [{}, {"top_p": 0.7}, {"top_k": 5}])
 def test_on_policy_ratios_are_one(
-    base: BaseModel, start: AdapterWeights, batch: Sequence[Experience]
+    base: BaseModel, start: AdapterWeights, truncation: dict[str, Any]
 ) -> None:
+    batch = sample(base, start, **truncation)
+    masses = [mass for experience in batch for mass in experience.kept_mass or ()]
+    assert min(masses, default=0.0) < 0.9
     metrics = trainer_of(base, start).step(batch, ADVANTAGES)
     assert metrics["kl_behaviour"] == pytest.approx(0, abs=1e-9)
     assert metrics["kl_reference"] == pytest.approx(0, abs=1e-9)
@@ -177,12 +190,8 @@ def test_without_a_kl_weight_the_reference_is_not_computed(
         assert torch.allclose(tensor, tiny.adapter().tensors[name], atol=1e-6), name
 
 
-def test_kept_mass_turns_into_the_truncated_distribution() -> None:
-    # 0.4 of the whole is 0.5 of the kept 0.8.
-    experience = make_experience(
-        completion_ids=(7,),
-        behaviour_logprobs=(-0.916290731874155,),
-        is_truncated=True,
-        kept_mass=(0.8,),
-    )
-    assert behaviour_logprobs(experience) == pytest.approx((-0.6931471805599453,))
+def test_what_is_sampled_greedily_is_found(base: BaseModel, start: AdapterWeights) -> None:
+    limits = Limits(base.vocabulary, base.max_context)
+    greedy = {find_unfit(e, limits) for e in sample(base, start, top_k=1)}
+    assert greedy == {DropReason.GREEDY}
+    assert {find_unfit(e, limits) for e in sample(base, start, top_k=5)} == {None}

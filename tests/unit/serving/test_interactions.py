@@ -75,6 +75,8 @@ def test_the_event_holds_who_asked_and_who_answered() -> None:
 
 def test_log_probs_that_are_no_numbers_are_unknown() -> None:
     assert complete(logprobs=(-0.5, -math.inf)).behaviour_logprobs is None
+    broken = complete(logprobs=(-0.5, math.nan), kept_mass=(0.9, math.nan))
+    assert (broken.behaviour_logprobs, broken.kept_mass) == (None, None)
 
 
 @pytest.mark.parametrize(

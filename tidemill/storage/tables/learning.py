@@ -49,7 +49,7 @@ class ExperienceRow(Row):
     state: Mapped[str]
     """ready, used (all declared uses done) or dropped (with a reason)."""
     dropped_reason: Mapped[str | None]
-    """stale, no_logprobs, no_kept_mass, ..."""
+    """stale, no_logprobs, greedy, ..."""
     num_uses: Mapped[int]
 
 

@@ -28,6 +28,7 @@ def test_equal_seeds_give_equal_digests(tmp_path: Path) -> None:
 def test_a_loaded_base_knows_its_limits(tmp_path: Path) -> None:
     base = load_tiny_base(tmp_path)
     assert base.max_context == 1024
+    assert base.vocabulary == base.model.get_input_embeddings().num_embeddings == 260
     assert base.end_ids == {base.tokenizer.eos_token_id}
     assert base.pad_id == base.tokenizer.pad_token_id
     assert not base.model.training
