@@ -5,11 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidemill.contracts.events import Arm
+from tidemill.contracts.events import MIN_TEMPERATURE, Arm
 from tidemill.contracts.experience import Experience
 
-MIN_TEMPERATURE = 0.05
-"""The gradient of a log-prob grows as 1 / temperature: below this one experience owns its batch."""
 MIN_LOGPROB = -104.0
 """exp of less is 0 in float32, and a token of probability 0 is never drawn."""
 _ROUNDING = 1e-4

@@ -7,7 +7,7 @@ from typing import Any
 from serving.errors import ApiError, context_length_exceeded
 from serving.interactions import Prompt
 from serving.schemas import ChatBody, CompletionBody, GenerationBody
-from tidemill.contracts.events import Sampling
+from tidemill.contracts.events import MIN_TEMPERATURE, Sampling
 from tidemill.errors import ConfigurationError, ContractError
 
 Render = Callable[[Sequence[Mapping[str, Any]], Sequence[Mapping[str, Any]]], Sequence[int]]
@@ -17,8 +17,6 @@ Encode = Callable[[str], Sequence[int]]
 Decode = Callable[[Sequence[int]], str]
 """Token ids to text."""
 
-MIN_TEMPERATURE = 0.05
-"""Who asks for less, such as 1e-4, means greedy; the gradient of such log-probs grows as 1/T."""
 GREEDY_TEMPERATURE = 1.0
 """Greedy asks for the most probable token; log-probs need a real temperature."""
 

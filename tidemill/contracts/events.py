@@ -98,6 +98,11 @@ class Content(Event):
     completion: str
 
 
+MIN_TEMPERATURE = 0.05
+"""Below this nothing is sampled: serving answers greedily, and the learner takes no such answer,
+since a log-prob's gradient grows with 1 / temperature."""
+
+
 class Sampling(Event):
     """How the completion was sampled; log-probs are meaningless without it."""
 

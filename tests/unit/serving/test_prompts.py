@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from serving.errors import ApiError
-from serving.prompts import MIN_TEMPERATURE, Defaults, chat_prompt, sampling_of, text_prompt
+from serving.prompts import Defaults, chat_prompt, sampling_of, text_prompt
 from serving.schemas import ChatBody, CompletionBody
-from tidemill.contracts.events import Sampling
+from tidemill.contracts.events import MIN_TEMPERATURE, Sampling
 from tidemill.errors import ConfigurationError, ContractError
 
 CHAT: dict[str, Any] = {"model": "tide", "messages": [{"role": "user", "content": "hi"}]}
