@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tidemill.contracts.complaints import first_complaint
 from tidemill.errors import TidemillError
 
 RETRY_AFTER_S = "1"
@@ -55,13 +56,12 @@ class ProblemError(TidemillError):
 
 
 def invalid(error: ValidationError) -> ProblemError:
-    """Turn pydantic's first complaint into an answer; the caller's input is not repeated."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    field = ".".join(printable(str(part)) for part in first["loc"]) or None
-    if first["type"] == "extra_forbidden":
+    """Turn the first complaint into an answer; the caller's input is not repeated."""
+    found = first_complaint(error)
+    field = None if found.field is None else printable(found.field)
+    if found.is_unknown_field:
         return ProblemError(422, f"unknown field {field}; see docs/api.md", field=field)
-    where = f"{field}: " if field else ""
-    return ProblemError(422, printable(f"{where}{first['msg']}"), field=field)
+    return ProblemError(422, printable(str(found)), field=field)
 
 
 def printable(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from tidemill.contracts.complaints import first_complaint
 from tidemill.contracts.events import (
     Event,
     FeedbackReceived,
@@ -51,7 +52,7 @@ def decode(kind: type[E], payload: bytes) -> E:
     try:
         return kind.model_validate_json(payload)
     except ValidationError as error:
-        raise UndecodableEventError(_first_reason(kind, error)) from error
+        raise UndecodableEventError(f"{kind.__name__}.{first_complaint(error)}") from error
     except RecursionError as error:
         raise UndecodableEventError("nested too deeply") from error
 
@@ -70,9 +71,3 @@ def _schema_version(document: Any) -> int:
             f"schema_version must be a positive integer, got {version!r:.80}"
         )
     return version
-
-
-def _first_reason(kind: type[Event], error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"{kind.__name__}.{where}: {first['msg']}"

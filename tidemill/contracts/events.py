@@ -197,7 +197,7 @@ class Demonstration(Event):
 class Edit(Event):
     """What became of the output: the fraction kept, or the text as it ended."""
 
-    kept_fraction: float | None = Field(default=None, ge=0, le=1)
+    kept_fraction: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     final_text: str | None = Field(default=None, max_length=65_536)
 
     @model_validator(mode="after")
