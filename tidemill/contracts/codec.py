@@ -43,18 +43,26 @@ def decode(kind: type[E], payload: bytes) -> E:
     """
     if len(payload) > MAX_EVENT_BYTES:
         raise UndecodableEventError(f"{len(payload)} bytes; at most {MAX_EVENT_BYTES}")
+    try:
+        return _decode(kind, payload)
+    except ValidationError as error:
+        reason = f"{kind.__name__}.{first_complaint(error)}"
+        raise UndecodableEventError(reason) from error
+    except RecursionError as error:
+        raise UndecodableEventError("nested too deeply") from error
+    except (ValueError, ArithmeticError) as error:
+        # Whatever else a stranger's numbers make of a parser or a validator: the reader goes on.
+        raise UndecodableEventError(f"{kind.__name__}: {type(error).__name__}") from error
+
+
+def _decode(kind: type[E], payload: bytes) -> E:
     version = _schema_version(_load(payload))
     if version > _NEWEST[kind]:
         raise UnknownSchemaVersionError(
             f"{kind.__name__} has schema_version {version}, this reader knows up to "
             f"{_NEWEST[kind]}; upgrade Tidemill and replay the dead letter"
         )
-    try:
-        return kind.model_validate_json(payload)
-    except ValidationError as error:
-        raise UndecodableEventError(f"{kind.__name__}.{first_complaint(error)}") from error
-    except RecursionError as error:
-        raise UndecodableEventError("nested too deeply") from error
+    return kind.model_validate_json(payload)
 
 
 def _load(payload: bytes) -> Any:
