@@ -61,7 +61,7 @@ class Api:
         body = _parse(FeedbackBody, raw)
         event = self._to_event(body, caller, self.acceptor.now())
         (outcome,) = await self.acceptor.take_feedback([event])
-        return _answer(outcome, {"feedback_id": outcome.record_id})
+        return _answer(outcome, {"feedback_id": event.feedback_id})
 
     async def post_feedback_batch(self, request: Request) -> Response:
         """Take many feedbacks: 207 with an item each, in order."""
@@ -203,10 +203,11 @@ def _batch_items(raw: bytes, limit: int) -> list[Any]:
     return items
 
 
-def _answer(outcome: Outcome, ids: dict[str, Any]) -> Response:
+def _answer(outcome: Outcome, ids: dict[str, str]) -> Response:
     status = _STATUS[outcome.status]
     if status >= 400:
-        raise ProblemError(status, outcome.reason or outcome.status.value)
+        # With the ids: whoever sent none must send these again, or the repeat counts twice.
+        raise ProblemError(status, outcome.reason or outcome.status.value, ids=ids)
     return JSONResponse(ids | {"status": outcome.status.value}, status)
 
 

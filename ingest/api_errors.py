@@ -27,16 +27,31 @@ _TITLES = {
 class ProblemError(TidemillError):
     """A request that is answered with an error; the process goes on."""
 
-    def __init__(self, status: int, detail: str, *, field: str | None = None) -> None:
-        """Keep what the answer needs."""
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        field: str | None = None,
+        ids: dict[str, str] | None = None,
+    ) -> None:
+        """Keep what the answer needs.
+
+        Args:
+            status: of HTTP.
+            detail: what was wrong, and what to do.
+            field: the name of the field that was wrong.
+            ids: of the record that the answer is about, under the names that a caller sends them.
+        """
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.field = field
+        self.ids = ids or {}
 
     @property
     def body(self) -> dict[str, Any]:
-        """The answer's JSON; only text of ours and names of fields, nothing of the caller's."""
+        """The answer's JSON: text of ours, names of fields and ids; nothing else is repeated."""
         body: dict[str, Any] = {
             "type": "about:blank",
             "title": _TITLES.get(self.status, "refused"),
@@ -45,7 +60,7 @@ class ProblemError(TidemillError):
         }
         if self.field is not None:
             body["field"] = self.field
-        return body
+        return body | self.ids
 
     @property
     def headers(self) -> dict[str, str]:

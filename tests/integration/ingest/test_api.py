@@ -11,6 +11,7 @@ from ingest.settings import IngestSettings
 from tests.factories import VERSION, make_interaction
 from tests.ingest_client import Client
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS, TOPICS, FeedbackReceived
+from tidemill.contracts.ids import trajectory_of
 from tidemill.eventlog.opening import open_log
 from tidemill.storage.tables import FeedbackRow, InteractionRow, metadata
 
@@ -206,6 +207,32 @@ def test_without_a_log_it_is_503_with_the_time_to_come_again(client: Client) -> 
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     batch = client.post({"feedback": [GOOD]}, "/v1/feedback:batch")
     assert batch.json()["items"][0]["status"] == "retry"
+
+
+@pytest.mark.parametrize("path", ["/v1/feedback", "/v1/feedback:batch"])
+def test_a_503_names_the_id_with_which_a_repeat_counts_once(client: Client, path: str) -> None:
+    sink, client.server.acceptor.sink = client.server.acceptor.sink, None
+    is_batch = path.endswith("batch")
+    body = {"feedback": [GOOD]} if is_batch else GOOD
+    answer = client.post(body, path).json()
+    made = answer["items"][0]["feedback_id"] if is_batch else answer["feedback_id"]
+    client.server.acceptor.sink = sink
+    for status in ("accepted", "duplicate"):
+        again = client.post(GOOD | {"feedback_id": made})
+        assert again.json() == {"feedback_id": made, "status": status}
+
+
+def test_a_503_names_the_ids_of_an_interaction(client: Client) -> None:
+    sink, client.server.acceptor.sink = client.server.acceptor.sink, None
+    unnamed = {name: value for name, value in SERVED.items() if name != "interaction_id"}
+    answer = client.post(unnamed, "/v1/interactions")
+    assert answer.status_code == 503
+    ids = {name: answer.json()[name] for name in ("interaction_id", "trajectory_id")}
+    assert trajectory_of(ids["interaction_id"]) == ids["trajectory_id"]
+    client.server.acceptor.sink = sink
+    for status in ("accepted", "duplicate"):
+        again = client.post(unnamed | ids, "/v1/interactions")
+        assert again.json() == ids | {"status": status}
 
 
 def test_health_readiness_and_unknown_paths(client: Client) -> None:
