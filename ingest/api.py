@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,7 @@ from ingest.callers import Callers
 from ingest.ledger_views import LedgerViews
 from ingest.settings import IngestSettings
 from tidemill.contracts.events import FeedbackReceived
+from tidemill.contracts.ids import is_feedback_id, is_interaction_id
 from tidemill.errors import StorageError
 from tidemill.storage.keys import ApiKey, Scope
 from tidemill.subjects import SubjectHasher
@@ -27,6 +29,8 @@ from tidemill.subjects import SubjectHasher
 _log = logging.getLogger(__name__)
 
 B = TypeVar("B", bound=BaseModel)
+
+_LENGTH = re.compile("[0-9]{1,18}")
 
 _STATUS = {
     Status.ACCEPTED: 202,
@@ -57,7 +61,7 @@ class Api:
         body = _parse(FeedbackBody, raw)
         event = self._to_event(body, caller, self.acceptor.now())
         (outcome,) = await self.acceptor.take_feedback([event])
-        return _answer(outcome, {"feedback_id": outcome.record_id})
+        return _answer(outcome, {"feedback_id": event.feedback_id})
 
     async def post_feedback_batch(self, request: Request) -> Response:
         """Take many feedbacks: 207 with an item each, in order."""
@@ -101,6 +105,9 @@ class Api:
         """Tell where a feedback stands in the ledger."""
         caller = await self._caller(request, Scope.READ)
         feedback_id = request.path_params["feedback_id"]
+        if not is_feedback_id(feedback_id):
+            # No database is asked for a text that it might refuse.
+            raise ProblemError(404, "no feedback has such an id")
         found = await asyncio.to_thread(self.views.feedback, caller.tenant, feedback_id)
         if found is None:
             recent = self.acceptor.known_feedback.recall((caller.tenant, feedback_id))
@@ -114,6 +121,8 @@ class Api:
         """Tell where an interaction stands in the ledger, and its reward."""
         caller = await self._caller(request, Scope.READ)
         interaction_id = request.path_params["interaction_id"]
+        if not is_interaction_id(interaction_id):
+            raise ProblemError(404, "no interaction has such an id; it is <uuid>.<uuid>")
         found = await asyncio.to_thread(self.views.interaction, caller.tenant, interaction_id)
         if found is None:
             raise ProblemError(404, "no interaction with this id, or its record was not read yet")
@@ -163,7 +172,8 @@ def build_app(api: Api) -> FastAPI:
 
 async def _read_body(request: Request, limit: int) -> bytes:
     declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > limit:
+    # What is no short number is counted as it comes.
+    if _LENGTH.fullmatch(declared) and int(declared) > limit:
         raise ProblemError(413, f"the body has {declared} bytes; at most {limit}")
     body = bytearray()
     async for chunk in request.stream():
@@ -193,10 +203,11 @@ def _batch_items(raw: bytes, limit: int) -> list[Any]:
     return items
 
 
-def _answer(outcome: Outcome, ids: dict[str, Any]) -> Response:
+def _answer(outcome: Outcome, ids: dict[str, str]) -> Response:
     status = _STATUS[outcome.status]
     if status >= 400:
-        raise ProblemError(status, outcome.reason or outcome.status.value)
+        # With the ids: whoever sent none must send these again, or the repeat counts twice.
+        raise ProblemError(status, outcome.reason or outcome.status.value, ids=ids)
     return JSONResponse(ids | {"status": outcome.status.value}, status)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tidemill.contracts.complaints import first_complaint
 from tidemill.errors import TidemillError
 
 RETRY_AFTER_S = "1"
@@ -26,16 +27,31 @@ _TITLES = {
 class ProblemError(TidemillError):
     """A request that is answered with an error; the process goes on."""
 
-    def __init__(self, status: int, detail: str, *, field: str | None = None) -> None:
-        """Keep what the answer needs."""
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        field: str | None = None,
+        ids: dict[str, str] | None = None,
+    ) -> None:
+        """Keep what the answer needs.
+
+        Args:
+            status: of HTTP.
+            detail: what was wrong, and what to do.
+            field: the name of the field that was wrong.
+            ids: of the record that the answer is about, under the names that a caller sends them.
+        """
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.field = field
+        self.ids = ids or {}
 
     @property
     def body(self) -> dict[str, Any]:
-        """The answer's JSON; only text of ours and names of fields, nothing of the caller's."""
+        """The answer's JSON: text of ours, names of fields and ids; nothing else is repeated."""
         body: dict[str, Any] = {
             "type": "about:blank",
             "title": _TITLES.get(self.status, "refused"),
@@ -44,7 +60,7 @@ class ProblemError(TidemillError):
         }
         if self.field is not None:
             body["field"] = self.field
-        return body
+        return body | self.ids
 
     @property
     def headers(self) -> dict[str, str]:
@@ -55,13 +71,12 @@ class ProblemError(TidemillError):
 
 
 def invalid(error: ValidationError) -> ProblemError:
-    """Turn pydantic's first complaint into an answer; the caller's input is not repeated."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    field = ".".join(printable(str(part)) for part in first["loc"]) or None
-    if first["type"] == "extra_forbidden":
+    """Turn the first complaint into an answer; the caller's input is not repeated."""
+    found = first_complaint(error)
+    field = None if found.field is None else printable(found.field)
+    if found.is_unknown_field:
         return ProblemError(422, f"unknown field {field}; see docs/api.md", field=field)
-    where = f"{field}: " if field else ""
-    return ProblemError(422, printable(f"{where}{first['msg']}"), field=field)
+    return ProblemError(422, printable(str(found)), field=field)
 
 
 def printable(text: str) -> str:

@@ -141,7 +141,19 @@ class InteractionBody(Body):
             raise ValueError("interaction_id must be <uuid>.<uuid>")
         if self.trajectory_id is not None and not is_trajectory_id(self.trajectory_id):
             raise ValueError("trajectory_id must be a UUID in lower case")
+        try:
+            self.requested_at()
+        except OverflowError as error:
+            raise ValueError("served_at less latency_ms lies before the year 1") from error
         return self
+
+    def requested_at(self) -> datetime:
+        """Return when the request came: `latency_ms` before it was served.
+
+        Raises:
+            OverflowError: before the year 1; no body that was validated raises it.
+        """
+        return self.served_at - timedelta(milliseconds=self.latency_ms)
 
     def to_event(
         self, *, tenant: str, model: str, hasher: SubjectHasher, consent_default: bool
@@ -167,7 +179,7 @@ class InteractionBody(Body):
             newest_policy_version=self.policy_version,
             arm=Arm.EXTERNAL,
             assignment_probability=1.0,
-            requested_at=self.served_at - timedelta(milliseconds=self.latency_ms),
+            requested_at=self.requested_at(),
             **kept,
         )
 

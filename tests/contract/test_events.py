@@ -151,3 +151,17 @@ def test_times_are_kept_in_utc() -> None:
     assert decode(InteractionServed, payload).served_at.isoformat() == (
         "2026-12-01T12:00:00.500000+00:00"
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"kept_fraction": 1.5}, r"FeedbackReceived\.value\.kept_fraction: "),
+        ({"comment": ""}, r"FeedbackReceived\.value\.comment: "),
+        (float("nan"), "value: Input should be a finite number"),
+        ("yes", "true or false, a finite number, .* it is a text"),
+    ],
+)
+def test_the_reason_is_about_the_form_that_was_meant(value: Any, words: str) -> None:
+    with pytest.raises(UndecodableEventError, match=words):
+        decode(FeedbackReceived, changed("feedback_received_v1", value=value))

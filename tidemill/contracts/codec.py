@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from tidemill.contracts.complaints import first_complaint
 from tidemill.contracts.events import (
     Event,
     FeedbackReceived,
@@ -42,18 +43,26 @@ def decode(kind: type[E], payload: bytes) -> E:
     """
     if len(payload) > MAX_EVENT_BYTES:
         raise UndecodableEventError(f"{len(payload)} bytes; at most {MAX_EVENT_BYTES}")
+    try:
+        return _decode(kind, payload)
+    except ValidationError as error:
+        reason = f"{kind.__name__}.{first_complaint(error)}"
+        raise UndecodableEventError(reason) from error
+    except RecursionError as error:
+        raise UndecodableEventError("nested too deeply") from error
+    except (ValueError, ArithmeticError) as error:
+        # Whatever else a stranger's numbers make of a parser or a validator: the reader goes on.
+        raise UndecodableEventError(f"{kind.__name__}: {type(error).__name__}") from error
+
+
+def _decode(kind: type[E], payload: bytes) -> E:
     version = _schema_version(_load(payload))
     if version > _NEWEST[kind]:
         raise UnknownSchemaVersionError(
             f"{kind.__name__} has schema_version {version}, this reader knows up to "
             f"{_NEWEST[kind]}; upgrade Tidemill and replay the dead letter"
         )
-    try:
-        return kind.model_validate_json(payload)
-    except ValidationError as error:
-        raise UndecodableEventError(_first_reason(kind, error)) from error
-    except RecursionError as error:
-        raise UndecodableEventError("nested too deeply") from error
+    return kind.model_validate_json(payload)
 
 
 def _load(payload: bytes) -> Any:
@@ -70,9 +79,3 @@ def _schema_version(document: Any) -> int:
             f"schema_version must be a positive integer, got {version!r:.80}"
         )
     return version
-
-
-def _first_reason(kind: type[Event], error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"{kind.__name__}.{where}: {first['msg']}"

@@ -31,7 +31,11 @@ NO_EXPERT = -1
 def _utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"time without a zone: {moment.isoformat()}; send UTC, e.g. ...Z")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        # Pydantic passes on only a ValueError as a complaint.
+        raise ValueError("time outside the years 1 to 9999 in UTC") from error
 
 
 def _version(text: str) -> str:
@@ -206,7 +210,7 @@ class Demonstration(Event):
 class Edit(Event):
     """What became of the output: the fraction kept, or the text as it ended."""
 
-    kept_fraction: float | None = Field(default=None, ge=0, le=1)
+    kept_fraction: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     final_text: str | None = Field(default=None, max_length=65_536)
 
     @model_validator(mode="after")

@@ -125,7 +125,8 @@ def to_record(message: Any) -> Record:
         topic=message.topic,
         partition=message.partition,
         offset=message.offset,
-        key="" if message.key is None else message.key.decode(),
+        # A key of another producer may be any bytes; the reader compares it with the event's.
+        key=(message.key or b"").decode(errors="replace"),
         value=message.value or b"",
         appended_at=to_moment(message.timestamp),
     )

@@ -8,6 +8,7 @@ score    = clip((raw - least) / (greatest - least), 0, 1)      higher is better
 import math
 from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
 
 from tidemill.contracts.events import Comment, Demonstration, Edit, FeedbackValue
 from tidemill.rewards.metrics import Aggregation, Direction, Level, Metric, MetricType
@@ -19,6 +20,9 @@ _KINDS: dict[MetricType, type] = {
     MetricType.COMMENT: Comment,
     MetricType.DEMONSTRATION: Demonstration,
 }
+
+_SAFE = 1e300
+"""A hundred million doubles of this size still add up to a finite one."""
 
 
 def refusal(metric: Metric, value: FeedbackValue, *, names_interaction: bool) -> str | None:
@@ -62,7 +66,8 @@ def kept_fraction(completion: str, final_text: str) -> float:
 def aggregate(values: Sequence[float], how: Aggregation) -> float:
     """Make one number of the values of one metric, given in log order.
 
-    `majority` takes the value that most gave; a tie goes to the one given last.
+    `majority` takes the value that most gave; a tie goes to the one given last. A sum beyond all
+    doubles is infinite.
 
     Raises:
         ValueError: there is no value.
@@ -75,9 +80,9 @@ def aggregate(values: Sequence[float], how: Aggregation) -> float:
         case Aggregation.FIRST:
             return values[0]
         case Aggregation.MEAN:
-            return math.fsum(values) / len(values)
+            return _sum(values, of=len(values))
         case Aggregation.SUM:
-            return math.fsum(values)
+            return _sum(values)
         case Aggregation.MAX:
             return max(values)
         case Aggregation.MIN:
@@ -86,6 +91,18 @@ def aggregate(values: Sequence[float], how: Aggregation) -> float:
             counts = Counter(values)
             last = {value: index for index, value in enumerate(values)}
             return max(counts, key=lambda value: (counts[value], last[value]))
+
+
+def _sum(values: Sequence[float], *, of: int = 1) -> float:
+    if all(abs(value) <= _SAFE for value in values):
+        return math.fsum(values) / of
+    # `fsum` overflows here, and in some orders only; a sum beyond all doubles is infinite, which
+    # `normalise` takes to the end of the range.
+    exact = sum(map(Fraction, values), start=Fraction()) / of
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 def normalise(metric: Metric, raw: float) -> float:

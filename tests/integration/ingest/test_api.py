@@ -1,25 +1,18 @@
 """The API as a caller meets it, on a real database and the embedded log."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from ingest.api import build_app
-from ingest.api_process import Server
-from ingest.member import Member
 from ingest.settings import IngestSettings
-from tests.factories import NOW, VERSION, make_interaction
-from tests.ingest_rig import METRICS
+from tests.factories import VERSION, make_interaction
+from tests.ingest_client import Client
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS, TOPICS, FeedbackReceived
+from tidemill.contracts.ids import trajectory_of
 from tidemill.eventlog.opening import open_log
-from tidemill.settings import SharedSettings
-from tidemill.storage.database import Database
-from tidemill.storage.keys import create_key
 from tidemill.storage.tables import FeedbackRow, InteractionRow, metadata
 
 INTERACTION = make_interaction()
@@ -34,57 +27,6 @@ SERVED = {
     "sampling": {"temperature": 1.0, "max_tokens": 8},
     "served_at": "2026-12-01T12:00:00Z",
 }
-
-
-class Client:
-    """Calls the application in this process, with a key."""
-
-    def __init__(self, folder: Path, settings: IngestSettings) -> None:
-        metrics = folder / "metrics.toml"
-        metrics.write_text(METRICS)
-        self.shared = SharedSettings(data=folder, metrics=metrics)
-        self.settings = settings
-        self.database = Database(self.shared.database_url)
-        metadata.create_all(self.database.engine)
-        self.server = Server(self.shared, settings)
-        self.server._connect()
-        self.app = build_app(self.server.api)
-        self.keys = {scope: self.key(scope) for scope in ("admin", "feedback:write", "read")}
-
-    def key(self, scope: str, tenant: str = "default") -> str:
-        with self.database.transaction() as session:
-            return create_key(session, tenant=tenant, scopes=[scope], label="", now=NOW)[1]
-
-    def call(
-        self, method: str, path: str, body: Any = None, *, key: str | None = None
-    ) -> httpx.Response:
-        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        text = self.keys["admin"] if key is None else key
-        headers = {"authorization": f"Bearer {text}"} if text else {}
-
-        async def once() -> httpx.Response:
-            transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
-                return await client.request(method, path, content=content, headers=headers)
-
-        return asyncio.run(once())
-
-    def post(self, body: Any, path: str = "/v1/feedback", **over: Any) -> httpx.Response:
-        return self.call("POST", path, body, **over)
-
-    def work(self) -> None:
-        """Let a worker read what was stored."""
-        log = open_log(self.shared)
-        worker = Member(self.database, log, self.settings, self.server.acceptor.metrics)
-        while worker.read_once(timeout_s=0.3):
-            pass
-        worker.close()
-        log.close()
-
-    def close(self) -> None:
-        self.server._disconnect()
-        self.server._database.close()
-        self.database.close()
 
 
 @pytest.fixture
@@ -283,6 +225,32 @@ def test_without_a_log_it_is_503_with_the_time_to_come_again(client: Client) -> 
     assert batch.json()["items"][0]["status"] == "retry"
 
 
+@pytest.mark.parametrize("path", ["/v1/feedback", "/v1/feedback:batch"])
+def test_a_503_names_the_id_with_which_a_repeat_counts_once(client: Client, path: str) -> None:
+    sink, client.server.acceptor.sink = client.server.acceptor.sink, None
+    is_batch = path.endswith("batch")
+    body = {"feedback": [GOOD]} if is_batch else GOOD
+    answer = client.post(body, path).json()
+    made = answer["items"][0]["feedback_id"] if is_batch else answer["feedback_id"]
+    client.server.acceptor.sink = sink
+    for status in ("accepted", "duplicate"):
+        again = client.post(GOOD | {"feedback_id": made})
+        assert again.json() == {"feedback_id": made, "status": status}
+
+
+def test_a_503_names_the_ids_of_an_interaction(client: Client) -> None:
+    sink, client.server.acceptor.sink = client.server.acceptor.sink, None
+    unnamed = {name: value for name, value in SERVED.items() if name != "interaction_id"}
+    answer = client.post(unnamed, "/v1/interactions")
+    assert answer.status_code == 503
+    ids = {name: answer.json()[name] for name in ("interaction_id", "trajectory_id")}
+    assert trajectory_of(ids["interaction_id"]) == ids["trajectory_id"]
+    client.server.acceptor.sink = sink
+    for status in ("accepted", "duplicate"):
+        again = client.post(unnamed | ids, "/v1/interactions")
+        assert again.json() == ids | {"status": status}
+
+
 def test_health_readiness_and_unknown_paths(client: Client) -> None:
     assert client.call("GET", "/health", key="").json() == {"status": "ok"}
     assert client.call("GET", "/ready", key="").json() == {"ready": True, "missing": []}
@@ -295,6 +263,14 @@ def test_health_readiness_and_unknown_paths(client: Client) -> None:
 def test_a_ledger_that_cannot_be_read_is_503(client: Client) -> None:
     metadata.drop_all(client.database.engine, tables=[FeedbackRow.metadata.tables["feedback"]])
     assert client.call("GET", "/v1/feedback/f").status_code == 503
+
+
+@pytest.mark.parametrize("text", ["%00", "%ff", "a%20b", "x" * 5000, "%ED%A0%80"])
+def test_no_database_is_asked_for_an_id_that_nothing_can_have(client: Client, text: str) -> None:
+    client.call("GET", "/v1/feedback/f")  # the key is known from here on
+    metadata.drop_all(client.database.engine)
+    for kind in ("feedback", "interactions"):
+        assert client.call("GET", f"/v1/{kind}/{text}").status_code == 404
 
 
 def test_the_schema_is_published(client: Client) -> None:

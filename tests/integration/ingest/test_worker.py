@@ -14,6 +14,7 @@ from ingest.member import Member
 from ingest.settings import IngestSettings
 from ingest.worker import work
 from tests.factories import make_feedback, make_interaction
+from tests.hostile_events import mutants
 from tests.ingest_rig import METRICS, Rig, seconds
 from tests.memory_log import MemoryLog
 from tidemill.contracts.codec import encode
@@ -204,6 +205,24 @@ def test_known_poison_stops_neither_database(any_database: Database) -> None:
     rig = Rig(any_database, log)
     assert rig.read() == 2 * len(NASTY)
     assert len(rig.dead_letters()) == 2 * len(NASTY)
+    assert take_ledger(any_database, log).problems == []
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["interactions", "feedback"])
+def test_no_single_bad_value_stops_either_database(any_database: Database, which: int) -> None:
+    log = MemoryLog()
+    event = SEEDS[which]
+    topic = (INTERACTIONS, FEEDBACK)[which]
+    for number, payload in enumerate(mutants(encode(event))):
+        # Ids of its own, so that none is a mere conflict with the one before.
+        trajectory = f"0193e3a0-0000-7000-8000-{number:012x}"
+        one = payload.replace(event.key.encode(), trajectory.encode())
+        one = one.replace(b'"feedback_id": "', f'"feedback_id": "n{number}-'.encode())
+        log.put_bytes(topic, trajectory, one)
+    rig = Rig(any_database, log)
+    assert rig.read() == number + 1
+    while rig.close_at(seconds(10_000)):
+        pass
     assert take_ledger(any_database, log).problems == []
 
 

@@ -94,7 +94,24 @@ def test_nothing_cannot_be_aggregated() -> None:
         aggregate([], Aggregation.LAST)
 
 
-@given(st.lists(FINITE.filter(lambda x: abs(x) < 1e300), min_size=1), st.randoms())
+@pytest.mark.parametrize(
+    ("values", "how", "result", "score"),
+    [
+        ([1.5e308] * 2, "sum", math.inf, 1.0),
+        ([-1.5e308] * 2, "sum", -math.inf, 0.0),
+        ([1.5e308, 1.5e308, -1.5e308], "sum", 1.5e308, 1.0),
+        ([1.5e308] * 2, "mean", 1.5e308, 1.0),
+    ],
+)
+def test_numbers_beyond_all_doubles_still_have_a_score(
+    values: list[float], how: str, result: float, score: float
+) -> None:
+    declared = metric(type="float", range=(0, 5), aggregation=how)
+    assert aggregate(values, declared.aggregation) == result
+    assert normalise(declared, result) == score
+
+
+@given(st.lists(FINITE, min_size=1), st.randoms())
 def test_order_matters_only_where_it_should(values: list[float], random: Any) -> None:
     shuffled = list(values)
     random.shuffle(shuffled)
