@@ -88,7 +88,7 @@ class Demo:
         board = self.board
         board.begin(BACKFILL, f"{self.variant.backfill_steps} steps, groups of 16, by the verifier")
         text = await self.service.call("backfill", num_threads=ALONE)
-        await self.service.wait_ready(access.serving, timeout_s=900)
+        await self.service.wait_ready(access.serving, timeout_s=self.variant.limit_s / 3)
         await self.service.wait_ready(access.feedback, timeout_s=30)
         board.end(BACKFILL, text.strip().splitlines()[-1])
 
