@@ -1,6 +1,14 @@
 """Chat templates for imported bases whose own shows no tools."""
 
-_TURNS = """\
+_SYSTEM = """\
+{%- if tools or (messages and messages[0].role == 'system') -%}
+<|im_start|>system
+{% if messages and messages[0].role == 'system' %}{{ messages[0].content }}
+{% endif %}
+"""
+_END_AND_TURNS = """\
+<|im_end|>
+{% endif -%}
 {%- for message in messages -%}
 {%- if not (loop.first and message.role == 'system') -%}
 <|im_start|>{{ message.role }}
@@ -19,30 +27,22 @@ else function.arguments | tojson }}}
 """
 
 CHATML_TOOLS = (
-    """\
-{%- if tools or (messages and messages[0].role == 'system') -%}
-<|im_start|>system
-{% if messages and messages[0].role == 'system' %}{{ messages[0].content }}
-{% endif %}
+    _SYSTEM
+    + """\
 {%- if tools -%}
 Answer with one call of a tool, as JSON: {"name":NAME,"arguments":{...}}. Tools:
 {% for tool in tools -%}
 {{ (tool.function if tool.function else tool) | tojson }}
 {% endfor %}
 {%- endif -%}
-<|im_end|>
-{% endif -%}
 """
-    + _TURNS
+    + _END_AND_TURNS
 )
 """ChatML with the declared tools in the system turn; for models that know `<|im_start|>`."""
 
 CHATML_SIGNATURES = (
-    """\
-{%- if tools or (messages and messages[0].role == 'system') -%}
-<|im_start|>system
-{% if messages and messages[0].role == 'system' %}{{ messages[0].content }}
-{% endif %}
+    _SYSTEM
+    + """\
 {%- for tool in tools or [] -%}
 {%- set function = tool.function if tool.function else tool -%}
 {{ function.name }}(
@@ -51,10 +51,8 @@ CHATML_SIGNATURES = (
 {%- endfor -%}
 ){{ '' if loop.last else '; ' }}
 {%- endfor -%}
-<|im_end|>
-{% endif -%}
 """
-    + _TURNS
+    + _END_AND_TURNS
 )
 """As `chatml-tools`, tools as signatures: for a model that is trained on a product's own tools, and
 whose prompt would be mostly schema otherwise."""
