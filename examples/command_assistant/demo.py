@@ -9,6 +9,7 @@ import json
 import shutil
 import sys
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from examples.command_assistant.demo_settings import (
     find_smollm2,
     write_settings,
 )
+from examples.command_assistant.demo_start import ALONE, make_first_champion
 from examples.command_assistant.demo_summary import Figures, judge, summary
 from examples.command_assistant.demo_tide import Tide
 from examples.command_assistant.demo_view import Board, Stage
@@ -35,8 +37,6 @@ from examples.command_assistant.demo_watch import Sight, Watch
 from examples.command_assistant.users import Crowd, Habits, User, draw_users
 
 FOLDER = Path(".tidemill/demo")
-ALONE = 2
-"""Threads of a command that has the machine to itself: nobody asks anything yet."""
 BASE, BACKFILL, BEFORE, TIDE, AFTER = range(5)
 STAGES = (
     "a base by example",
@@ -68,9 +68,10 @@ class Demo:
         await self.service.start()
         try:
             access = await self.service.access()
-            await self._make_base()
-            await self._first_champion(access)
-            return await self._live(access)
+            with closing(Watch(f"sqlite:///{self.service.folder / 'tidemill.db'}")) as watch:
+                await self._make_base()
+                await self._first_champion(access, watch)
+                return await self._live(access, watch)
         finally:
             await self.service.stop()
 
@@ -84,16 +85,15 @@ class Demo:
         )
         board.end(BASE, text.strip().splitlines()[-1])
 
-    async def _first_champion(self, access: Access) -> None:
-        board = self.board
-        board.begin(BACKFILL, f"{self.variant.backfill_steps} steps, groups of 16, by the verifier")
-        text = await self.service.call("backfill", num_threads=ALONE)
-        await self.service.wait_ready(access.serving, timeout_s=self.variant.limit_s / 3)
-        await self.service.wait_ready(access.feedback, timeout_s=30)
-        board.end(BACKFILL, text.strip().splitlines()[-1])
+    async def _first_champion(self, access: Access, watch: Watch) -> None:
+        self.board.begin(BACKFILL, "groups of 16, by the verifier")
+        steps = self.variant.backfill_steps
+        said = await make_first_champion(self.service, watch, self.board, steps=steps)
+        await self.service.wait_ready(access.serving, timeout_s=60)
+        await self.service.wait_ready(access.feedback, timeout_s=60)
+        self.board.end(BACKFILL, said)
 
-    async def _live(self, access: Access) -> Figures:
-        watch = Watch(f"sqlite:///{self.service.folder / 'tidemill.db'}")
+    async def _live(self, access: Access, watch: Watch) -> Figures:
         product = Product(access)
         users = draw_users(self.variant.num_users, seed=self.seed)
         tide = Tide(self.service, self.board, watch, self.variant)
@@ -110,12 +110,11 @@ class Demo:
             return await self._figures(before, after, sight, tide)
         finally:
             await product.aclose()
-            watch.close()
 
     def _tide_s(self) -> float:
-        """Return what is left of the whole demo's time for the users."""
+        """Return what is left of the whole demo's time for the users, but never too little."""
         end = self.started_at + self.variant.limit_s - self.variant.wind_up_s
-        return end - time.monotonic()
+        return max(end - time.monotonic(), self.variant.min_tide_s)
 
     async def _measure(self, stage: int, product: Product, users: list[User], tide: Tide) -> float:
         """Measure the champion, again when another takes its place meanwhile."""

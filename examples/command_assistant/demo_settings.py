@@ -91,7 +91,7 @@ class Variant:
     num_users: int
     in_flight: int
     base_arguments: tuple[str, ...]
-    """Of `tidemill base train`; its training ends by steps or seconds, whichever comes first."""
+    """Of `tidemill base train`; by steps, so that a slow machine gets the same base, only later."""
     backfill_steps: int
     backfill_rate: float
     learning_rate: float
@@ -105,6 +105,8 @@ class Variant:
     canary_s: float
     wind_up_s: float
     """What comes after the tide: it ends early enough to keep the limit."""
+    min_tide_s: float
+    """The users' time where so little is left of the limit that it cannot be kept."""
     has_drills: bool
     """Whether bad versions are let loose."""
     min_promoted: int
@@ -122,7 +124,7 @@ TINY = Variant(
     in_flight=28,
     base_arguments=(
         *("--layers", "3", "--num-examples", "4096"),
-        *("--steps", "1700", "--seconds", "66"),
+        *("--steps", "1700"),
     ),
     backfill_steps=26,
     backfill_rate=2.5e-3,
@@ -134,6 +136,7 @@ TINY = Variant(
     threshold=0.76,
     canary_s=36.0,
     wind_up_s=22.0,
+    min_tide_s=150.0,
     has_drills=True,
     min_promoted=3,
     high=0.87,
@@ -147,7 +150,7 @@ SMOL = Variant(
     in_flight=16,
     base_arguments=(
         *("--chat-template", "chatml-signatures", "--licence", "Apache-2.0"),
-        *("--num-examples", "2048", "--batch-size", "8", "--seconds", "480"),
+        *("--num-examples", "2048", "--batch-size", "8", "--steps", "60"),
     ),
     backfill_steps=6,
     backfill_rate=1e-3,
@@ -158,7 +161,8 @@ SMOL = Variant(
     suite_tasks=96,
     threshold=0.6,
     canary_s=400.0,
-    wind_up_s=240.0,
+    wind_up_s=150.0,
+    min_tide_s=900.0,
     has_drills=False,
     min_promoted=1,
     high=0.6,

@@ -1,6 +1,5 @@
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
@@ -9,9 +8,8 @@ from examples.command_assistant.demo_settings import SMOL, TINY
 from examples.command_assistant.demo_tide import FORCED_S, Drills
 from examples.command_assistant.demo_view import Board
 from examples.command_assistant.demo_watch import Sight
-from tidemill.contracts.lifecycle import Move, PolicyStatus
-from tidemill.registry import PolicyRecord, Transition
-from tidemill.storage.replicas import SwapFigures
+from tests.unit.examples.command_assistant.sights import sight_of
+from tidemill.contracts.lifecycle import Move
 
 LONG = FORCED_S + 1
 
@@ -26,33 +24,6 @@ class CannedService:
     async def call(self, *arguments: str) -> str:
         self.calls.append(arguments)
         return self.says.format(number=len(self.calls))
-
-
-def sight_of(*moves: tuple[str, Move]) -> Sight:
-    """Live versions start with v9, all others are drills."""
-    versions = {version for version, _ in moves}
-    records = tuple(
-        PolicyRecord(
-            version=version,
-            digest="0" * 64,
-            base_digest="0" * 64,
-            provenance={"origin": "live" if version.startswith("v9") else "drill"},
-        )
-        for version in sorted(versions)
-    )
-    transitions = tuple(
-        Transition(
-            version=version,
-            move=move,
-            from_status=PolicyStatus.CHALLENGER,
-            to_status=PolicyStatus.CHAMPION,
-            reason="",
-            actor="gate",
-            at=datetime(2026, 1, 1, tzinfo=UTC),
-        )
-        for version, move in moves
-    )
-    return Sight(records, transitions, SwapFigures(0, 0, None, None))
 
 
 def walk(drills: Drills, *steps: tuple[Sight, float]) -> None:
