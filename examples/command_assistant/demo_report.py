@@ -6,14 +6,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from examples.command_assistant.demo_stack import PRODUCTION
 from examples.command_assistant.demo_summary import Figures, Goal
 from examples.command_assistant.tally import Tally
 
 
-def print_report(
-    console: Console, figures: Figures, goals: list[Goal], tally: Tally, folder: Path
-) -> None:
-    """Print the figures against their goals, and where everything lies."""
+def print_report(console: Console, figures: Figures, goals: list[Goal], tally: Tally) -> None:
+    """Print the figures against their goals."""
     table = Table(title="Tidemill demo", box=box.SIMPLE_HEAD)
     for name in ("goal", "target", "value", ""):
         table.add_column(name, justify="right" if name == "value" else "left")
@@ -33,10 +32,18 @@ def print_report(
     )
     for failure in tally.failures:
         console.print(f"[red]failed request:[/] {failure}")
+
+
+def print_places(console: Console, folder: Path, *, stack: str) -> None:
+    """Print where everything lies and how to look closer."""
     console.print(
-        f"{folder}: summary.json, acceptance.png, releases.txt (releases and ledger), logs/\n"
-        f"look closer: tidemill --settings {folder}/tidemill.toml releases list   |   make mlflow"
+        f"{folder}: summary.json, acceptance.png, releases.txt (releases and ledger), logs/"
     )
+    if stack == PRODUCTION:
+        console.print("the servers end with the demo; what MLflow's server kept: make mlflow")
+    else:
+        command = f"tidemill --settings {folder}/tidemill.toml releases list"
+        console.print(f"look closer: {command}   |   make mlflow")
 
 
 def _text(value: float | int | bool | None) -> str:

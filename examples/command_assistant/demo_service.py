@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 
 from examples.command_assistant.client import Access
+from tidemill.cli.settings import read_settings
 
 
 class DemoError(Exception):
@@ -29,6 +30,11 @@ class Service:
     def logs(self) -> Path:
         """Where every process writes what it has to say."""
         return self.folder / "logs"
+
+    @property
+    def database_url(self) -> str:
+        """Where the rows are."""
+        return read_settings(self.settings).shared.database_url
 
     async def call(self, *arguments: str, codes: Sequence[int] = (0,), num_threads: int = 1) -> str:
         """Run one command of `tidemill` and return what it printed.

