@@ -14,8 +14,12 @@ from typing import Any
 from uuid import uuid4
 
 import httpx
+from sqlalchemy import text
 
 from tests.tiny_model import tiny_base
+from tidemill.cli.settings import read_settings
+from tidemill.eventlog.opening import open_log
+from tidemill.ledger import take_ledger
 from tidemill.settings import SharedSettings
 from tidemill.storage.database import Database
 from tidemill.supervisor.health import read_signs
@@ -60,9 +64,12 @@ def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = PATIE
         time.sleep(0.05)
 
 
-def write_project(folder: Path) -> Path:
-    """Write settings, metrics and a tiny base; return the data folder."""
-    (folder / "tidemill.toml").write_text(SETTINGS)
+def write_project(folder: Path, *, servers: str = "") -> Path:
+    """Write settings, metrics and a tiny base; return the data folder.
+
+    `servers` are the blocks that name servers; without them all data lies in that folder.
+    """
+    (folder / "tidemill.toml").write_text(SETTINGS + servers)
     (folder / "metrics.toml").write_text(METRICS)
     tiny_base(folder / ".tidemill" / "base")
     return folder / ".tidemill"
@@ -74,6 +81,7 @@ class Up:
 
     folder: Path
     process: subprocess.Popen[bytes] | None = None
+    _database: Database | None = None
 
     @property
     def data(self) -> Path:
@@ -86,9 +94,18 @@ class Up:
         return (self.folder / "up.txt").read_text()
 
     @property
+    def shared(self) -> SharedSettings:
+        """What its parts agree on."""
+        shared = read_settings(self.folder / "tidemill.toml").shared
+        # The file names no folder: its default is one of the working folder, which is not ours.
+        return shared.model_copy(update={"data": self.data})
+
+    @property
     def database(self) -> Database:
         """The rows, seen from outside."""
-        return Database(SharedSettings(data=self.data).database_url)
+        if self._database is None:
+            self._database = Database(self.shared.database_url)
+        return self._database
 
     def start(self) -> "Up":
         """Start it on free ports."""
@@ -118,6 +135,14 @@ class Up:
             text=True,
             check=False,
         )
+
+    def end(self) -> None:
+        """Close what is open, and kill what a failed test left."""
+        if self._database is not None:
+            self._database.close()
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
     def pid(self, part: str) -> int | None:
         """The process id of a part that is ready; None = it is not."""
@@ -231,3 +256,33 @@ class Product:
                 assert answer.status_code in (409, 429, 500, 503), told
             assert time.monotonic() < deadline, f"never acknowledged: {told}"
             time.sleep(0.1)
+
+
+def settle(up: Up) -> None:
+    """Wait until every window is closed and nothing waits in the log; then all must balance."""
+    log = open_log(up.shared)
+
+    def is_settled() -> bool:
+        ledger = take_ledger(up.database, log)
+        waiting = sum(topic["waiting"] for topic in ledger.records.values())
+        return not (waiting or ledger.interactions["open"] or ledger.feedback["pending"])
+
+    try:
+        wait_until(is_settled, "the ledger did not settle")
+    finally:
+        log.close()
+    ledger = up.command("ledger")
+    assert ledger.returncode == 0, ledger.stdout
+
+
+def require_everything_stored(database: Database, product: Product) -> None:
+    """Look for the row of everything that was acknowledged to a product."""
+    with database.reading() as session:
+        rows = session.execute(text("SELECT interaction_id, state FROM interactions"))
+        states = {row[0]: row[1] for row in rows}
+        rows = session.execute(text("SELECT feedback_id, state FROM feedback"))
+        feedback = {row[0]: row[1] for row in rows}
+    assert set(product.interactions) <= set(states)
+    assert set(product.feedback) <= set(feedback)
+    # A window may have closed while the part that should take the feedback was dead.
+    assert {feedback[one] for one in product.feedback} <= {"joined", "late"}
