@@ -116,12 +116,13 @@ class Variant:
     """Acceptance to be gained; None = from 0.3 to 0.5 up to 0.8."""
     limit_s: float
     """Longest time for the whole demo."""
-    servers_s: float = 120.0
+    servers_s: float = 240.0
     """How much longer it may take when Kafka, PostgreSQL and MLflow share the cores with it."""
 
     def beside_servers(self) -> "Variant":
         """Return the same variant with the time that it has beside servers."""
-        return replace(self, limit_s=self.limit_s + self.servers_s)
+        limit_s = self.limit_s + self.servers_s
+        return replace(self, limit_s=limit_s, wind_up_s=1.5 * self.wind_up_s)
 
 
 TINY = Variant(

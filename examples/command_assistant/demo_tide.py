@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,8 +18,8 @@ from tidemill.storage.replicas import SwapFigures
 _PUBLISHED = re.compile(r"published (v\d+-[0-9a-f]{12})")
 NUM_SPANS = 4
 """What counts for an early end; the newest span is not over yet and does not count."""
-FORCED_S = 55.0
-"""What the last drill takes at most."""
+ROLL_BACK_S = 35.0
+"""What the watch needs at most to see that a forced version is bad; its making comes on top."""
 FORCED_REASON = "demo: a bad version forced into service, to see it rolled back"
 
 
@@ -32,6 +33,8 @@ class Drills:
     offline: str | None = None
     canary: str | None = None
     forced: str | None = None
+    made_in_s: float = 20.0
+    """How long the last bad version took to make; at first, what a laptop needs."""
     _running: asyncio.Task[object] | None = field(default=None, init=False)
 
     def advance(self, sight: Sight, *, remaining_s: float) -> None:
@@ -58,7 +61,7 @@ class Drills:
         elif self.forced is None and self._is_judged(sight, self.canary):
             # A forced version ends the canary that runs: best when all promotions are there.
             are_promoted = len(sight.promotions) >= self.variant.min_promoted
-            if are_promoted or remaining_s < FORCED_S:
+            if are_promoted or remaining_s < self.made_in_s + ROLL_BACK_S:
                 self._run(self._force())
 
     def is_over(self, sight: Sight) -> bool:
@@ -66,6 +69,11 @@ class Drills:
         done = (self.offline, self.canary, self.forced)
         are_judged = all(self._is_judged(sight, version) for version in done)
         return are_judged or not self.variant.has_drills
+
+    def grace_s(self, sight: Sight) -> float:
+        """Return how much longer the tide may go on, so that it does not end on a bad champion."""
+        is_forced = self.forced is not None and sight.champion == self.forced
+        return ROLL_BACK_S if is_forced else 0.0
 
     async def stop(self) -> None:
         """Give up what still runs."""
@@ -85,7 +93,9 @@ class Drills:
 
     async def _publish(self, kind: str, name: str) -> str:
         self.board.say(f"drill: the learner makes a bad version ({kind})")
+        began_at = time.monotonic()
         text = await self.service.call("drill", kind)
+        self.made_in_s = time.monotonic() - began_at
         found = _PUBLISHED.search(text)
         if found is None:
             raise DemoError(f"`tidemill drill {kind}` named no version: {text.strip()[-300:]}")
@@ -127,8 +137,9 @@ class Tide:
         talking = asyncio.create_task(crowd.run(stop, in_flight=self.variant.in_flight))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + longest_s
+        sight = await self.look()
         try:
-            while loop.time() < deadline:
+            while loop.time() < deadline + drills.grace_s(sight):
                 await asyncio.sleep(1.0)
                 self.service.check()
                 if talking.done():

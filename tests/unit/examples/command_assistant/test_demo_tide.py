@@ -5,13 +5,13 @@ import pytest
 
 from examples.command_assistant.demo_service import DemoError
 from examples.command_assistant.demo_settings import SMOL, TINY
-from examples.command_assistant.demo_tide import FORCED_S, Drills
+from examples.command_assistant.demo_tide import ROLL_BACK_S, Drills
 from examples.command_assistant.demo_view import Board
 from examples.command_assistant.demo_watch import Sight
 from tests.unit.examples.command_assistant.sights import sight_of
 from tidemill.contracts.lifecycle import Move
 
-LONG = FORCED_S + 1
+LONG = 100.0
 
 
 class CannedService:
@@ -64,8 +64,29 @@ def test_near_the_end_the_last_one_waits_for_no_promotion() -> None:
     service = CannedService()
     drills = new_drills(service)
     drills.offline, drills.canary = (version for version, _ in REJECTED)
-    walk(drills, (sight_of(*REJECTED), FORCED_S - 1))
+    walk(drills, (sight_of(*REJECTED), drills.made_in_s + ROLL_BACK_S + 1))
+    assert drills.forced is None
+    walk(drills, (sight_of(*REJECTED), drills.made_in_s + ROLL_BACK_S - 1))
     assert drills.forced is not None
+
+
+def test_a_slow_machine_makes_the_last_one_earlier() -> None:
+    service = CannedService()
+    drills = new_drills(service)
+    drills.offline, drills.canary = (version for version, _ in REJECTED)
+    drills.made_in_s = 60.0
+    walk(drills, (sight_of(*REJECTED), LONG - 10))
+    assert drills.forced is not None
+    assert drills.made_in_s < 60.0, "measured at each one"
+
+
+def test_the_tide_does_not_end_on_a_bad_champion() -> None:
+    drills = new_drills(CannedService())
+    forced = ("v3-000000000000", Move.PROMOTE)
+    assert drills.grace_s(sight_of(forced)) == 0.0
+    drills.forced = forced[0]
+    assert drills.grace_s(sight_of(forced)) == ROLL_BACK_S
+    assert drills.grace_s(sight_of((forced[0], Move.ROLL_BACK))) == 0.0
 
 
 def test_the_story_is_over_when_all_met_their_end() -> None:
