@@ -55,7 +55,7 @@ class Server:
             registry=self._registry,
             load_version=self._load_version,
             scheduler=self._scheduler,
-            record_swap=self._record_swap,
+            replica=self,
             refused_retry_s=settings.refused_retry_s,
         )
         self.service = Service(
@@ -160,7 +160,17 @@ class Server:
 
         return make_engine
 
-    def _record_swap(self, record: SwapRecord) -> None:
+    @property
+    def num_in_flight(self) -> int:
+        """How many requests are under way."""
+        return self.service.num_in_flight
+
+    def record_swap(self, record: SwapRecord) -> None:
+        """Keep a swap in the rows.
+
+        Raises:
+            StorageError: the database is away.
+        """
         row = ReplicaVersionRow(
             replica=self._settings.replica,
             model=self._shared.model,

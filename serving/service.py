@@ -90,6 +90,8 @@ class Service:
     is_stopping: bool = False
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     counters: Counters = field(default_factory=Counters)
+    num_in_flight: int = 0
+    """Requests whose last byte is not sent yet, also those that only wait for the log."""
 
     @property
     def missing(self) -> str:
@@ -133,7 +135,7 @@ class Service:
             "logged_total": self.emitter.num_logged,
             "spooled_total": self.emitter.num_spooled,
             "swaps_total": self.watcher.num_swaps,
-            "in_flight": self.scheduler.num_in_flight,
+            "in_flight": self.num_in_flight,
         }
 
     def start(self, ask: Ask) -> "Running":
@@ -215,6 +217,7 @@ class Running:
     @contextlib.asynccontextmanager
     async def followed(self, receive: Receive) -> AsyncIterator[None]:
         """Abort the request when its caller hangs up, or the block is left early."""
+        self._service.num_in_flight += 1
         watch = asyncio.ensure_future(_hung_up(receive))
         watch.add_done_callback(lambda task: None if task.cancelled() else self._cancel())
         try:
@@ -224,6 +227,7 @@ class Running:
             raise
         finally:
             watch.cancel()
+            self._service.num_in_flight -= 1
 
     async def next(self) -> TokenChunk | Generation:
         """Wait for the next chunk, or the generation that ends it.

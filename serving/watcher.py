@@ -43,6 +43,19 @@ class TrafficSource(Protocol):
         ...
 
 
+class Replica(Protocol):
+    """The process around the watcher."""
+
+    @property
+    def num_in_flight(self) -> int:
+        """How many requests are under way, also those that only wait for the log."""
+        ...
+
+    def record_swap(self, record: SwapRecord) -> None:
+        """Keep a record; a StorageError is tried again at the next tick."""
+        ...
+
+
 LoadVersion = Callable[[str], EngineFactory]
 """Loads and verifies a version; whatever it raises, the version does not serve."""
 
@@ -71,7 +84,7 @@ class Watcher:
         registry: TrafficSource,
         load_version: LoadVersion,
         scheduler: Scheduler,
-        record_swap: Callable[[SwapRecord], None],
+        replica: Replica,
         refused_retry_s: float,
     ) -> None:
         """Begin with nobody serving.
@@ -80,13 +93,13 @@ class Watcher:
             registry: who should serve.
             load_version: brings a version into memory.
             scheduler: decodes.
-            record_swap: keeps a record; a StorageError is tried again at the next tick.
+            replica: knows the requests and keeps the records.
             refused_retry_s: wait before a refused version is tried again.
         """
         self._registry = registry
         self._load_version = load_version
         self._scheduler = scheduler
-        self._record_swap = record_swap
+        self._replica = replica
         self._refused_retry_s = refused_retry_s
         self._refused: dict[str, tuple[float, str]] = {}
         self._unrecorded: list[SwapRecord] = []
@@ -124,7 +137,7 @@ class Watcher:
                 for version in (traffic.champion, traffic.challenger)
                 if version is not None and version not in self.lineup.versions
             }
-            before, in_flight = self.lineup, self._scheduler.num_in_flight
+            before, in_flight = self.lineup, self._replica.num_in_flight
             self.lineup = self._next_lineup(traffic)
             for version in set(before.versions) - set(self.lineup.versions):
                 self._scheduler.retire(version)
@@ -222,7 +235,7 @@ class Watcher:
     def _flush_records(self) -> None:
         while self._unrecorded:
             try:
-                self._record_swap(self._unrecorded[0])
+                self._replica.record_swap(self._unrecorded[0])
             except StorageError as error:
                 _log.warning("a swap is not recorded yet: %s", error)
                 return

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import openai
@@ -113,6 +113,23 @@ def _alternatives(request: GenerationRequest, token_id: int) -> tuple[TokenAlter
 
 
 @dataclass
+class ScriptedReplica:
+    """The process around the watcher."""
+
+    swaps: list[SwapRecord] = field(default_factory=list)
+    service: Service | None = None
+
+    @property
+    def num_in_flight(self) -> int:
+        """How many requests are under way."""
+        return self.service.num_in_flight if self.service else 0
+
+    def record_swap(self, record: SwapRecord) -> None:
+        """Keep a swap."""
+        self.swaps.append(record)
+
+
+@dataclass
 class FixedTraffic:
     """A registry that a test sets."""
 
@@ -131,10 +148,15 @@ class Scripted:
     spool: Spool
     registry: FixedTraffic
     may_speak: threading.Event
-    swaps: list[SwapRecord]
+    replica: ScriptedReplica
     engine: list[type[ScriptedEngine]]
     """The kind that the next version gets."""
     port: int
+
+    @property
+    def swaps(self) -> list[SwapRecord]:
+        """What the watcher recorded."""
+        return self.replica.swaps
 
     @property
     def url(self) -> str:
@@ -170,7 +192,7 @@ def scripted_serving(
     """Serve scripted answers while the block runs; the champion is there when it begins."""
     settings = settings or ServingSettings()
     memory, spool, may_speak = MemoryLog(), Spool(folder / "spool"), threading.Event()
-    swaps: list[SwapRecord] = []
+    replica = ScriptedReplica()
     may_speak.set()
     scheduler = Scheduler(max_in_flight=settings.max_batch + settings.max_waiting)
     registry = FixedTraffic(Traffic(champion=CHAMPION))
@@ -179,7 +201,7 @@ def scripted_serving(
         registry=registry,
         load_version=lambda _: lambda kind=engine[0]: kind(base, say, may_speak),
         scheduler=scheduler,
-        record_swap=swaps.append,
+        replica=replica,
         refused_retry_s=1.0,
     )
     service = Service(
@@ -198,6 +220,7 @@ def scripted_serving(
         hasher=SubjectHasher(b"0123456789abcdef"),
         backend=Backend(base=base, table=build_token_table(base.tokenizer), max_context=512),
     )
+    replica.service = service
     scheduler.start()
     service.emitter.start()
     watcher.tick()
@@ -210,7 +233,7 @@ def scripted_serving(
     while not http.started:
         time.sleep(0.005)
     try:
-        yield Scripted(service, log or memory, spool, registry, may_speak, swaps, engine, port)
+        yield Scripted(service, log or memory, spool, registry, may_speak, replica, engine, port)
     finally:
         may_speak.set()
         http.should_exit = True

@@ -121,8 +121,13 @@ class Variant:
 
     def beside_servers(self) -> "Variant":
         """Return the same variant with the time that it has beside servers."""
-        limit_s = self.limit_s + self.servers_s
-        return replace(self, limit_s=limit_s, wind_up_s=1.5 * self.wind_up_s)
+        return replace(
+            self,
+            limit_s=self.limit_s + self.servers_s,
+            wind_up_s=1.5 * self.wind_up_s,
+            # Fewer answers a second: a small lift needs longer to be proven.
+            canary_s=2.5 * self.canary_s,
+        )
 
 
 TINY = Variant(

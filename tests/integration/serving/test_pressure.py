@@ -98,6 +98,8 @@ class BrokenSink:
         future: Future[Position] = Future()
         if self._log.answers:
             future.set_exception(EventLogUnavailableError("the broker is away"))
+        else:
+            self._log.waiting.append(future)
         return future
 
     def close(self) -> None:
@@ -109,6 +111,10 @@ class BrokenLog(MemoryLog):
 
     answers = True
     is_back = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[Future[Position]] = []
 
     def sink(self) -> EventSink:
         return BrokenSink(self)
@@ -189,3 +195,26 @@ def test_a_flip_lets_running_requests_finish_on_their_version(
         [_, swap] = server.swaps
         assert (swap.version, swap.role, swap.outcome) == (CHALLENGER, "champion", "flipped")
         assert swap.in_flight == 4
+
+
+def test_a_request_that_only_waits_for_the_log_counts_at_a_flip(
+    base: BaseModel, tmp_path: Path
+) -> None:
+    log = BrokenLog()
+    log.answers = False
+    settings = ServingSettings(append_timeout_s=60.0)
+    with (
+        scripted_serving(base, tmp_path, lambda _: "hello", settings=settings, log=log) as server,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        asking = [pool.submit(ask, server) for _ in range(2)]
+        wait_until(lambda: len(log.waiting) == 2)
+        assert server.service.scheduler.num_in_flight == 0, "every token is there"
+        server.registry.now = Traffic(champion=CHALLENGER)
+        server.service.watcher.tick()
+        log.is_back = True
+        for future in list(log.waiting):
+            future.set_exception(EventLogUnavailableError("the broker is away"))
+        assert [a.result().model for a in asking] == [f"tide@{CHAMPION}"] * 2
+        assert server.swaps[-1].in_flight == 2
+        wait_until(lambda: server.service.num_in_flight == 0)

@@ -21,6 +21,7 @@ class World:
         self.bad: dict[str, Exception] = {}
         self.factories: dict[str, EngineFactory] = {}
         self.num_loads = 0
+        self.num_in_flight = 0
         self.swaps: list[SwapRecord] = []
         self.is_book_shut = False
         self.scheduler = Scheduler(max_in_flight=8)
@@ -28,7 +29,7 @@ class World:
             registry=self,
             load_version=self.load,
             scheduler=self.scheduler,
-            record_swap=self.record,
+            replica=self,
             refused_retry_s=0.0,
         )
 
@@ -43,10 +44,10 @@ class World:
             raise self.bad[version]
         return self.factories.get(version, SilentEngine)
 
-    def record(self, swap: SwapRecord) -> None:
+    def record_swap(self, record: SwapRecord) -> None:
         if self.is_book_shut:
             raise StorageError("away")
-        self.swaps.append(swap)
+        self.swaps.append(record)
 
     def tick(self, traffic: Traffic | None = None) -> Lineup:
         self.now = self.now if traffic is None else traffic
@@ -185,7 +186,7 @@ def test_a_refused_version_is_not_tried_at_every_look() -> None:
         registry=world,
         load_version=world.load,
         scheduler=world.scheduler,
-        record_swap=world.record,
+        replica=world,
         refused_retry_s=60,
     )
     world.bad[V1] = SnapshotCorruptError("digest")
