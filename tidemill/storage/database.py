@@ -4,6 +4,8 @@ SQLite runs in WAL mode with `synchronous=FULL`; every writing transaction takes
 its start, so that two writers wait for each other instead of failing half-way.
 """
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -95,14 +97,32 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     # The driver must not open transactions by itself: `_begin_sqlite` does.
     connection.isolation_level = None
     cursor = connection.cursor()
+    _enter_wal(cursor)
     for pragma in (
-        "journal_mode=WAL",
         "synchronous=FULL",
         "foreign_keys=ON",
         f"busy_timeout={_BUSY_TIMEOUT_MS}",
     ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _enter_wal(cursor: Any) -> None:
+    """Switch a file to WAL, for good.
+
+    Of two that switch a new file at once, SQLite refuses one without waiting, whatever the timeout.
+    """
+    deadline = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Any) -> None:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,9 @@ def test_a_killed_broker_costs_bounded_waits_and_no_acknowledged_record(
     polled = source.poll(max_records=10_000, timeout_s=5)
     broker.kill()
     began = time.monotonic()
-    assert source.poll(max_records=10, timeout_s=0.3) is not None
+    # Nothing, or said to be away: which, depends on what the client noticed by then.
+    with suppress(EventLogUnavailableError):
+        source.poll(max_records=10, timeout_s=0.3)
     assert time.monotonic() - began < 2
     while load.refused == 0:
         time.sleep(0.01)
@@ -96,7 +99,8 @@ def test_a_killed_broker_costs_bounded_waits_and_no_acknowledged_record(
     assert max(stored.values()) == 1
     deadline = time.monotonic() + 30
     while len(polled) < sum(stored.values()) and time.monotonic() < deadline:
-        polled.extend(source.poll(max_records=10_000, timeout_s=0.5))
+        with suppress(EventLogUnavailableError):
+            polled.extend(source.poll(max_records=10_000, timeout_s=0.5))
     assert Counter(record.value for record in polled) == stored
     source.close()
     log.close()
@@ -104,7 +108,7 @@ def test_a_killed_broker_costs_bounded_waits_and_no_acknowledged_record(
 
 def test_a_broker_that_is_not_there_is_said_when_it_is_needed() -> None:
     log = KafkaLog(KafkaLogSettings(bootstrap_servers="127.0.0.1:1", connect_timeout_s=0.3))
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     for attempt in (
         lambda: log.create_topics(("t",)),
         log.sink,
@@ -115,4 +119,4 @@ def test_a_broker_that_is_not_there_is_said_when_it_is_needed() -> None:
             attempt()
     log.close()
     # What a client began and could not finish is ended.
-    assert threading.active_count() == threads
+    assert set(threading.enumerate()) <= before

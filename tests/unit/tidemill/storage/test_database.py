@@ -1,4 +1,6 @@
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,19 @@ def test_sqlite_commits_are_synced(tmp_path: Path) -> None:
         assert session.execute(text("PRAGMA synchronous")).scalar() == 2
         assert session.execute(text("PRAGMA journal_mode")).scalar() == "wal"
     database.close()
+
+
+def test_a_new_file_that_another_prepares_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    # Who holds this lock on a file without WAL makes the switch to it fail at once.
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("CREATE TABLE t (x)")
+        timer = threading.Timer(0.3, other.execute, ("COMMIT",))
+        timer.start()
+        database = Database(f"sqlite:///{path}")
+        with database.reading() as session:
+            assert session.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
+            assert session.execute(text("SELECT count(*) FROM t")).scalar_one() == 0
+        database.close()
+        timer.join()
