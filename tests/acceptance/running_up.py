@@ -202,7 +202,7 @@ class Product:
 
     def start_talking(self) -> None:
         """Talk in a thread of its own until `finish`."""
-        self._thread = threading.Thread(target=self._keep_talking)
+        self._thread = threading.Thread(target=self._keep_talking, daemon=True)
         self._thread.start()
 
     def finish(self) -> None:

@@ -288,7 +288,7 @@ class Worker:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        self.thread = threading.Thread(target=self._run)
+        self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def leave(self) -> None:

@@ -32,7 +32,7 @@ class Load(threading.Thread):
     """Appends one record after the other and keeps what was acknowledged."""
 
     def __init__(self, log: KafkaLog) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self.sink = log.sink()
         self.acknowledged: list[bytes] = []
         self.longest_wait_s = 0.0
