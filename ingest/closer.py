@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 
 from ingest.closing import Closing, close, exclusion
 from ingest.horizon import known_until
-from ingest.intake import unmatched
-from ingest.joining import FINAL, FeedbackState
+from ingest.joining import FINAL
+from ingest.lives import expire
 from tidemill.contracts.codec import decode
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS, FeedbackValue, InteractionServed
 from tidemill.eventlog.base import Bounds, EventLog
@@ -21,13 +21,11 @@ from tidemill.rewards.metrics import MetricsFile
 from tidemill.rewards.verifiers import Verifier, run_verifiers
 from tidemill.rewards.votes import Vote
 from tidemill.storage.database import Database, Session
-from tidemill.storage.dead_letters import insert_dead_letters
 from tidemill.storage.experiences import insert_experiences
 from tidemill.storage.feedback import (
     fetch_by_target,
     fetch_expired,
     fetch_partitions_expired,
-    mark_states,
 )
 from tidemill.storage.interactions import (
     ClosedAs,
@@ -51,6 +49,7 @@ class Closer:
     metrics: MetricsFile
     verifiers: Mapping[str, Verifier]
     grace_s: float
+    unmatched_after_s: float
     limit: int
     now: Callable[[], datetime]
 
@@ -84,9 +83,7 @@ class Closer:
         with self.database.transaction() as session:
             cutoffs = self._cutoffs(session, INTERACTIONS, due, bounds=bounds, until=until)
             rows = fetch_expired(session, partitions=cutoffs, limit=self.limit)
-            insert_dead_letters(session, unmatched(rows))
-            expired = {(row.tenant, row.feedback_id): FeedbackState.DEAD_LETTERED for row in rows}
-            mark_states(session, expired)
+            expire(session, rows, unmatched_after_s=self.unmatched_after_s)
             return len(rows)
 
     def _due_until(self) -> datetime:

@@ -1,24 +1,32 @@
 """Takes a batch of log records into rows, within the caller's transaction."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from ingest.joining import Claim, FeedbackState, changes, settle
+from ingest.joining import Claim, FeedbackState, settle
+from ingest.lives import (
+    as_lived,
+    claim_of,
+    claim_of_new,
+    key_of,
+    letters_of_new,
+    places_taken,
+    store_lives,
+)
+from ingest.revival import Life, settle_lives
 from ingest.sifting import Sifted, read_batch, sift_feedback, sift_interactions
-from tidemill.contracts.events import FEEDBACK, INTERACTIONS, DeadLetterReason
+from tidemill.contracts.events import FEEDBACK, INTERACTIONS
 from tidemill.eventlog.base import Record, TopicPartition
 from tidemill.rewards.metrics import MetricsFile
 from tidemill.storage.database import Session
-from tidemill.storage.dead_letters import NewDeadLetter, insert_dead_letters
+from tidemill.storage.dead_letters import insert_dead_letters
 from tidemill.storage.feedback import (
     FeedbackKey,
-    NewFeedback,
     fetch_by_target,
     fetch_known_digests,
     insert_duplicates,
     insert_feedback,
-    mark_states,
 )
 from tidemill.storage.interactions import (
     fetch_known_documents,
@@ -26,6 +34,12 @@ from tidemill.storage.interactions import (
     insert_interactions,
 )
 from tidemill.storage.offsets import Advance, advance_offset
+from tidemill.storage.repeats import (
+    Delivery,
+    delete_repeats,
+    fetch_dead_lettered,
+    fetch_repeats,
+)
 from tidemill.storage.tables import FeedbackRow
 
 TOPICS_READ = (INTERACTIONS, FEEDBACK)
@@ -104,7 +118,9 @@ class Intake:
 
     def _join(self, session: Session, sifted: Sifted) -> None:
         """Settle every target that something arrived for; new feedback is inserted settled."""
-        targets = _touched(sifted)
+        arrived = _repeats_of(sifted)
+        dead = fetch_dead_lettered(session, arrived)
+        targets = _touched(sifted) | {(row.tenant, row.target_id) for row in dead}
         rows = _existing(session, targets)
         served_at = _served_at(session, targets)
         claims: dict[Target, list[Claim]] = {}
@@ -112,70 +128,68 @@ class Intake:
             claims.setdefault((row.tenant, row.target_id), []).append(claim_of(row))
         for new in sifted.feedback:
             target = (new.event.tenant, new.event.target_id)
-            claims.setdefault(target, []).append(_claim_of_new(new))
-        moves: dict[FeedbackKey, FeedbackState] = {}
+            claims.setdefault(target, []).append(claim_of_new(new))
+        lives = self._settle(session, claims, served_at, arrived)
+        _forget_repeats(session, sifted, lives)
+        sifted.feedback[:] = [as_lived(new, lives[key_of(new)]) for new in sifted.feedback]
+        insert_feedback(session, sifted.feedback)
+        store_lives(session, rows, lives)
+        for new in sifted.feedback:
+            sifted.letters += letters_of_new(new, lives[key_of(new)])
+
+    def _settle(
+        self,
+        session: Session,
+        claims: Mapping[Target, list[Claim]],
+        served_at: Mapping[Target, list[datetime]],
+        arrived: Mapping[FeedbackKey, list[Delivery]],
+    ) -> dict[FeedbackKey, Life]:
+        lives: dict[FeedbackKey, Life] = {}
         for target, on_target in claims.items():
             states = settle(on_target, served_at.get(target, ()), self.metrics)
-            moves |= changes(on_target, states)
-        sifted.feedback[:] = [
-            replace(new, state=moves.pop(_key(new), new.state)) for new in sifted.feedback
-        ]
-        insert_feedback(session, sifted.feedback)
-        mark_states(session, moves)
-        expired = [row for row in rows if moves.get(_row_key(row)) is FeedbackState.DEAD_LETTERED]
-        sifted.letters += unmatched(expired)
-        sifted.letters += _unmatched_new(sifted.feedback)
+            expired = {
+                one.key
+                for one in on_target
+                if states[one.key] is FeedbackState.DEAD_LETTERED
+                and (one.state is not FeedbackState.DEAD_LETTERED or one.key in arrived)
+            }
+            # Hardly ever: whoever expired may have come again.
+            repeats = fetch_repeats(session, expired)
+            for key in expired & set(arrived):
+                repeats.setdefault(key, []).extend(arrived[key])
+            if not repeats:
+                lives |= {one.key: Life(one, states[one.key]) for one in on_target}
+                continue
+            lives |= settle_lives(
+                on_target,
+                served_at.get(target, ()),
+                self.metrics,
+                repeats=repeats,
+                unmatched_after_s=self.unmatched_after_s,
+            )
+        return lives
 
 
-def claim_of(row: FeedbackRow) -> Claim:
-    """Return what a stored feedback's state depends on."""
-    return Claim(
-        tenant=row.tenant,
-        feedback_id=row.feedback_id,
-        target_id=row.target_id,
-        metric=row.metric,
-        rater=row.rater,
-        appended_at=row.appended_at,
-        partition=row.partition,
-        offset=row.log_offset,
-        expires_at=row.expires_at,
-        state=FeedbackState(row.state),
-    )
-
-
-def unmatched(rows: Iterable[FeedbackRow]) -> list[NewDeadLetter]:
-    """Return dead letters for feedback whose interaction did not come in time."""
-    return [
-        _unmatched_letter(
-            row.document or b"", (row.partition, row.log_offset), row.appended_at, _row_key(row)
-        )
-        for row in rows
+def _forget_repeats(session: Session, sifted: Sifted, lives: Mapping[FeedbackKey, Life]) -> None:
+    taken = places_taken(lives)
+    if not taken:
+        return
+    places = {(place.partition, place.offset) for place in taken}
+    sifted.duplicates[:] = [
+        one
+        for one in sifted.duplicates
+        if one.topic != FEEDBACK or (one.partition, one.offset) not in places
     ]
+    delete_repeats(session, taken)
 
 
-def _unmatched_new(feedback: Iterable[NewFeedback]) -> list[NewDeadLetter]:
-    return [
-        _unmatched_letter(new.document, (new.partition, new.offset), new.appended_at, _key(new))
-        for new in feedback
-        if new.state == FeedbackState.DEAD_LETTERED
-    ]
-
-
-def _unmatched_letter(
-    document: bytes, place: tuple[int, int], appended_at: datetime, key: FeedbackKey
-) -> NewDeadLetter:
-    return NewDeadLetter(
-        topic=FEEDBACK,
-        partition=place[0],
-        offset=place[1],
-        appended_at=appended_at,
-        payload=document,
-        reason=DeadLetterReason.UNMATCHED.value,
-        detail="its interaction did not come in time",
-        tenant=key[0],
-        record_id=key[1],
-        owns_record=False,
-    )
+def _repeats_of(sifted: Sifted) -> dict[FeedbackKey, list[Delivery]]:
+    found: dict[FeedbackKey, list[Delivery]] = {}
+    for one in sifted.duplicates:
+        if one.topic == FEEDBACK:
+            place = Delivery(one.appended_at, one.partition, one.offset)
+            found.setdefault((one.tenant, one.record_id), []).append(place)
+    return found
 
 
 def _touched(sifted: Sifted) -> set[Target]:
@@ -204,27 +218,3 @@ def _served_at(session: Session, targets: set[Target]) -> dict[Target, list[date
         for target in ((one.tenant, one.interaction_id), (one.tenant, one.trajectory_id)):
             found.setdefault(target, []).append(one.appended_at)
     return found
-
-
-def _claim_of_new(new: NewFeedback) -> Claim:
-    event = new.event
-    return Claim(
-        tenant=event.tenant,
-        feedback_id=event.feedback_id,
-        target_id=event.target_id,
-        metric=event.metric,
-        rater=event.rater,
-        appended_at=new.appended_at,
-        partition=new.partition,
-        offset=new.offset,
-        expires_at=new.expires_at,
-        state=FeedbackState(new.state),
-    )
-
-
-def _key(new: NewFeedback) -> FeedbackKey:
-    return (new.event.tenant, new.event.feedback_id)
-
-
-def _row_key(row: FeedbackRow) -> FeedbackKey:
-    return (row.tenant, row.feedback_id)

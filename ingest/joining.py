@@ -5,7 +5,7 @@ computed anew for a whole target whenever something about it arrives; that makes
 interaction and feedback are read irrelevant.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -90,10 +90,3 @@ def _state(claim: Claim, served_at: Sequence[datetime], metric: Metric) -> Feedb
     if any(claim.appended_at <= moment + window for moment in reachable):
         return FeedbackState.JOINED
     return FeedbackState.LATE
-
-
-def changes(
-    claims: Iterable[Claim], states: Mapping[tuple[str, str], FeedbackState]
-) -> dict[tuple[str, str], FeedbackState]:
-    """Return only the states that differ from what the claims say."""
-    return {c.key: states[c.key] for c in claims if states[c.key] is not c.state}

@@ -50,6 +50,7 @@ class Member:
             metrics=self.metrics,
             verifiers=self.verifiers,
             grace_s=settings.close_grace_s,
+            unmatched_after_s=settings.unmatched_after_s,
             limit=settings.close_records,
             now=self.now,
         )

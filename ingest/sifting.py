@@ -147,6 +147,7 @@ def _repeat(sifted: Sifted, record: Record, key: FeedbackKey, *, same: bool) -> 
                 topic=record.topic,
                 partition=record.partition,
                 offset=record.offset,
+                tenant=tenant,
                 record_id=record_id,
                 appended_at=record.appended_at,
             )

@@ -12,12 +12,15 @@ from typing import Any
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS
 from tidemill.eventlog.base import Bounds, EventLog
 from tidemill.storage.database import Database
+from tidemill.storage.dead_letters import LetterState
 from tidemill.storage.ledger import Place, Progress, RowsSide, fetch_rows_side
 
 TOPICS_COUNTED = (INTERACTIONS, FEEDBACK)
 
 INTERACTION_STATES = ("open", "rewarded", "defaulted", "malformed", "excluded", "erased")
 FEEDBACK_STATES = ("joined", "superseded", "pending", "late", "dead_lettered", "erased")
+
+LETTER_STATES = tuple(state.value for state in LetterState)
 
 _READ_AT_ONCE = 5000
 
@@ -43,6 +46,9 @@ class Ledger:
     feedback: dict[str, int]
     num_duplicates: int
     dead_letters: dict[str, int]
+    """By reason."""
+    letters: dict[str, int]
+    """Dead letters by state: those replayed or returned have a later record that counts instead."""
     problems: list[str] = field(default_factory=list)
     """What does not balance, in words; empty = all does."""
 
@@ -99,8 +105,9 @@ def build_ledger(rows: RowsSide, counts: Mapping[Place, LogCount]) -> Ledger:
         total["rows"] += stored
     for topic, number in sorted(rows.acknowledged.items()):
         sums[topic]["acknowledged"] = number
-        if number > sums[topic]["in_log"]:
-            held = sums[topic]["in_log"]
+        # What was appended from a dead letter was acknowledged to nobody.
+        held = sums[topic]["in_log"] - rows.replayed.get(topic, 0)
+        if number > held:
             problems.append(f"{topic}: {number} records were acknowledged, the log holds {held}")
     return Ledger(
         records=sums,
@@ -109,6 +116,7 @@ def build_ledger(rows: RowsSide, counts: Mapping[Place, LogCount]) -> Ledger:
         feedback=_all_states(rows.feedback, FEEDBACK_STATES),
         num_duplicates=rows.num_duplicates,
         dead_letters=rows.dead_letters,
+        letters=_all_states(rows.letters, LETTER_STATES),
         problems=problems + _row_problems(rows),
     )
 
@@ -126,6 +134,7 @@ def _row_problems(rows: RowsSide) -> list[str]:
     for name, counts, known in (
         ("interactions", rows.interactions, INTERACTION_STATES),
         ("feedbacks", rows.feedback, FEEDBACK_STATES),
+        ("dead letters", rows.letters, LETTER_STATES),
     ):
         for state in sorted(set(counts) - set(known)):
             problems.append(f"{counts[state]} {name} are in the unknown state {state!r}")

@@ -58,6 +58,7 @@ def _print(taken: "Ledger") -> None:
         ("excluded", taken.excluded),
         ("feedback", taken.feedback | {"duplicate deliveries": taken.num_duplicates}),
         ("dead letters", taken.dead_letters),
+        ("dead letters are", taken.letters),
     ):
         for state, count in counts.items():
             states.add_row(name, state, str(count))

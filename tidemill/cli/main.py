@@ -26,6 +26,7 @@ _COMMAND_MODULES = (
     "gate",
     "releases",
     "ledger",
+    "dead_letters",
     "keys",
     "db",
     "topics",

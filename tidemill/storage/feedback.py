@@ -39,6 +39,7 @@ class Duplicate:
     topic: str
     partition: int
     offset: int
+    tenant: str
     record_id: str
     appended_at: datetime
 
@@ -59,6 +60,7 @@ def insert_duplicates(session: Session, duplicates: Sequence[Duplicate]) -> None
                     "topic": one.topic,
                     "partition": one.partition,
                     "log_offset": one.offset,
+                    "tenant": one.tenant,
                     "record_id": one.record_id,
                     "appended_at": one.appended_at,
                 }

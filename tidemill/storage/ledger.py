@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS
 from tidemill.contracts.experience import Origin, Outcome
+from tidemill.storage.dead_letters import LetterState
 from tidemill.storage.tables import (
     AcknowledgedCountRow,
     DeadLetterRow,
@@ -48,6 +49,10 @@ class RowsSide:
     num_duplicates: int
     dead_letters: dict[str, int]
     """By reason."""
+    letters: dict[str, int]
+    """Dead letters by state."""
+    replayed: dict[str, int]
+    """By topic: dead letters whose record an operator appended again."""
     acknowledged: dict[str, int]
     """By topic, over all API processes."""
     num_without_experience: int
@@ -70,6 +75,8 @@ def fetch_rows_side(session: Session, *, group: str) -> RowsSide:
         feedback=_count_by(session, FeedbackRow.state),
         num_duplicates=session.scalar(select(func.count(DuplicateDeliveryRow.topic))) or 0,
         dead_letters=_count_by(session, DeadLetterRow.reason),
+        letters=_count_by(session, DeadLetterRow.state),
+        replayed=_replayed(session),
         acknowledged=_acknowledged(session),
         num_without_experience=_without_experience(session),
         num_without_interaction=_without_interaction(session),
@@ -110,6 +117,15 @@ def _records(session: Session) -> dict[Place, int]:
 def _count_by(session: Session, column: Any) -> dict[str, int]:
     query = select(column, func.count()).where(column.is_not(None)).group_by(column)
     return {str(value): number for value, number in session.execute(query)}
+
+
+def _replayed(session: Session) -> dict[str, int]:
+    query = (
+        select(DeadLetterRow.topic, func.count())
+        .where(DeadLetterRow.state == LetterState.REPLAYED.value)
+        .group_by(DeadLetterRow.topic)
+    )
+    return dict(session.execute(query).all())
 
 
 def _acknowledged(session: Session) -> dict[str, int]:

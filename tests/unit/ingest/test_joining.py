@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.joining import Claim, FeedbackState, changes, settle
-from tests.factories import NOW
+from ingest.joining import Claim, FeedbackState, settle
 from tests.ingest_rig import METRICS, seconds
 from tidemill.rewards.metrics_file import parse_metrics
 
@@ -73,15 +72,6 @@ def test_a_final_state_stays(final: FeedbackState) -> None:
 
 def test_a_metric_that_is_declared_no_more_keeps_its_states() -> None:
     assert states(claim("a", metric="gone", state=FeedbackState.JOINED)) == "joined"
-
-
-def test_only_changes_are_written() -> None:
-    claims = [claim("a", 1, state=FeedbackState.JOINED), claim("b", 2)]
-    moved = changes(claims, settle(claims, [NOW], SPEC))
-    assert moved == {
-        ("t", "a"): FeedbackState.SUPERSEDED,
-        ("t", "b"): FeedbackState.JOINED,
-    }
 
 
 @given(

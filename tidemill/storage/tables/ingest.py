@@ -86,7 +86,9 @@ class DuplicateDeliveryRow(Row):
     topic: Mapped[str] = mapped_column(primary_key=True)
     partition: Mapped[int] = mapped_column(primary_key=True)
     log_offset: Mapped[int] = mapped_column(primary_key=True)
-    record_id: Mapped[str]
+    tenant: Mapped[str | None]
+    """None = written before it was kept."""
+    record_id: Mapped[str] = mapped_column(index=True)
     """The interaction or feedback id."""
     appended_at: Mapped[datetime]
 
@@ -108,6 +110,11 @@ class DeadLetterRow(Row):
     appended_at: Mapped[datetime]
     owns_record: Mapped[bool]
     """False when another row already stands for this log record (expired feedback)."""
+    state: Mapped[str] = mapped_column(server_default="open", index=True)
+    """open, replayed, returned or dropped."""
+    closed_at: Mapped[datetime | None]
+    closed_by: Mapped[str | None]
+    closed_reason: Mapped[str | None]
 
 
 class LogOffsetRow(Row):
