@@ -71,35 +71,36 @@ def _report(settings: "Settings", database: "Database") -> dict[str, Any]:
         "challenger": traffic.challenger,
         "challenger_share": traffic.challenger_share,
         "versions": dict(Counter(record.status.value for record in registry.list())),
-        "lag": _lag(shared, database, settings.ingest.consumer_group),
+        **_lag(shared, database, settings.ingest.consumer_group),
         "missing": find_missing(shared, registry),
     }
 
 
-def _lag(shared: "SharedSettings", database: "Database", group: str) -> dict[str, int | None]:
-    """Return the records of each topic that ingest has not stored yet; None = cannot tell."""
-    from tidemill.contracts.events import FEEDBACK, INTERACTIONS
+def _lag(
+    shared: "SharedSettings", database: "Database", group: str
+) -> dict[str, dict[str, float | None]]:
+    """Return how far ingest is behind each topic, in records and seconds; None = cannot tell."""
+    from datetime import UTC, datetime
+
     from tidemill.errors import EventLogError
     from tidemill.eventlog.opening import open_log
-    from tidemill.storage.offsets import fetch_position
+    from tidemill.lag import TOPICS_CONSUMED, measure_lag
 
-    lag: dict[str, int | None] = {}
+    records: dict[str, float | None] = {}
+    seconds: dict[str, float | None] = {}
     log = open_log(shared)
     try:
-        for topic in (INTERACTIONS, FEEDBACK):
+        for topic in TOPICS_CONSUMED:
             try:
-                bounds = log.bounds(topic)
+                found = measure_lag(database, log, (topic,), group=group, now=datetime.now(UTC))
             except EventLogError:
-                lag[topic] = None
+                records[topic] = seconds[topic] = None
                 continue
-            with database.reading() as session:
-                lag[topic] = sum(
-                    bound.end - (fetch_position(session, group, topic, number) or bound.first)
-                    for number, bound in bounds.items()
-                )
+            records[topic] = sum(one.lag_records or 0 for one in found)
+            seconds[topic] = max((one.lag_s or 0.0 for one in found), default=0.0)
     finally:
         log.close()
-    return lag
+    return {"lag": records, "lag_s": seconds}
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -117,7 +118,8 @@ def _print(report: dict[str, Any]) -> None:
     counts = ", ".join(f"{number} {name}" for name, number in sorted(report["versions"].items()))
     typer.echo(f"versions: {counts or 'none'}")
     for topic, behind in report["lag"].items():
-        told = "cannot tell" if behind is None else f"{behind} records behind"
+        seconds = report["lag_s"][topic]
+        told = "cannot tell" if behind is None else f"{behind} records, {seconds:.1f} s behind"
         typer.echo(f"{topic}: {told}")
     if report["missing"]:
         typer.echo(f"missing: {report['missing']}")

@@ -73,6 +73,14 @@ def fetch_offsets(
     return {row.partition: row for row in session.scalars(query)}
 
 
+def fetch_progress(session: Session, group: str) -> dict[tuple[str, int], int]:
+    """Return the first offset, by topic and partition, that a group has not processed."""
+    query = select(LogOffsetRow.topic, LogOffsetRow.partition, LogOffsetRow.next_offset).where(
+        LogOffsetRow.consumer_group == group
+    )
+    return {(topic, number): offset for topic, number, offset in session.execute(query)}
+
+
 def write_acknowledged(session: Session, row: AcknowledgedCountRow) -> None:
     """Write what one API process has acknowledged so far over the last count."""
     session.merge(row)

@@ -66,4 +66,6 @@ def test_status_reports_versions_and_lag_for_programs(database: Database) -> Non
     assert report["champion"] == first.version
     assert report["versions"] == {"champion": 1}
     assert report["lag"] == {"tidemill.interactions": 1, "tidemill.feedback": 0}
+    assert report["lag_s"]["tidemill.interactions"] > 0
+    assert report["lag_s"]["tidemill.feedback"] == 0
     assert [part["state"] for part in report["parts"]] == ["ready"]
