@@ -16,7 +16,7 @@ from tidemill.eventlog.base import EventLog, EventSource, TopicPartition
 from tidemill.rewards.metrics import MetricsFile
 from tidemill.rewards.verifiers import Verifier
 from tidemill.storage.database import Database
-from tidemill.storage.offsets import fetch_position
+from tidemill.storage.offsets import fetch_committed, fetch_position
 
 
 @dataclass(slots=True)
@@ -90,6 +90,24 @@ class Member:
         self.count("closed", closed)
         self.count("expired", self._closer.expire_due(partitions))
         return closed
+
+    def retain_once(self) -> int:
+        """Let the log remove what is past its retention and stored by every group.
+
+        Returns:
+            How many records were removed; there may be more.
+
+        Raises:
+            StorageError: the database cannot be asked.
+            EventLogError: the log cannot be read or written.
+        """
+        removed = 0
+        for topic in TOPICS_READ:
+            with self.database.reading() as session:
+                committed = fetch_committed(session, self.settings.consumer_group, topic=topic)
+            removed += self.log.retain(topic, committed, now=self.now())
+        self.count("removed", removed)
+        return removed
 
     def close(self) -> None:
         """Leave the group."""

@@ -46,5 +46,7 @@ class IngestSettings(Block):
     """Wait beyond a window, so that a record stamped inside it has been stored by then."""
     close_records: int = Field(default=500, ge=1)
     """Interactions closed in one transaction at most."""
+    retain_every_s: float = Field(default=10.0, gt=0)
+    """How often the embedded log is looked at for records past its retention."""
     unmatched_after_s: float = Field(default=3600.0, gt=0)
     """Feedback whose interaction has not come by then becomes a dead letter."""

@@ -52,7 +52,7 @@ def work(member: Member, stop: threading.Event, pulse: Pulse | None = None) -> N
     """Read and close until `stop` is set; whatever fails is tried again."""
     settings = member.settings
     failures = 0
-    next_close = 0.0
+    next_close = next_retain = 0.0
     while not stop.is_set():
         started = time.monotonic()
         try:
@@ -60,6 +60,9 @@ def work(member: Member, stop: threading.Event, pulse: Pulse | None = None) -> N
             if started >= next_close:
                 member.close_once()
                 next_close = time.monotonic() + settings.close_every_s
+            if started >= next_retain:
+                removed = member.retain_once()
+                next_retain = time.monotonic() + (0 if removed else settings.retain_every_s)
             failures = 0
         except (StorageError, EventLogError) as error:
             failures += 1

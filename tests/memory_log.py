@@ -1,5 +1,6 @@
 """A log in memory whose append times a test chooses; it has the protocols of `eventlog.base`."""
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -70,6 +71,10 @@ class MemoryLog:
 
     def read(self, topic: str, partition: int, *, offset: int, max_records: int) -> list[Record]:
         return self.partitions[TopicPartition(topic, partition)][offset : offset + max_records]
+
+    def retain(self, topic: str, committed: Mapping[int, int], *, now: datetime) -> int:
+        del topic, committed, now
+        return 0
 
     def close(self) -> None:
         pass

@@ -149,13 +149,17 @@ def _count(log: EventLog, place: Place, bounds: Bounds, progress: Progress | Non
     first = bounds.first if progress is None else progress.first_offset
     committed = first if progress is None else progress.next_offset
     offset = max(first, bounds.first)
-    gone = offset - first
-    num_processed = num_total = gone
+    num_total = offset - first
+    num_processed = min(offset, max(committed, first)) - first
     while offset < bounds.end:
         records = log.read(place[0], place[1], offset=offset, max_records=_READ_AT_ONCE)
-        if not records:
-            break
+        found_at = records[0].offset if records else bounds.end
+        if found_at > offset:
+            # Taken by retention since the bounds were asked for, or gone without a reason.
+            kept_from = min(found_at, log.bounds(place[0])[place[1]].first)
+            num_total += max(0, kept_from - offset)
+            num_processed += max(0, min(kept_from, committed) - offset)
         num_total += len(records)
         num_processed += sum(record.offset < committed for record in records)
-        offset = records[-1].offset + 1
+        offset = records[-1].offset + 1 if records else bounds.end
     return LogCount(num_processed, num_total)

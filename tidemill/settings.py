@@ -25,6 +25,10 @@ class EmbeddedLogSettings(Block):
     """Longest wait for company before a commit; 0 = whatever is queued goes together."""
     lease_s: float = Field(default=5.0, gt=0)
     """A group member that was silent this long loses its partitions."""
+    retention_s: float | None = Field(default=None, gt=0)
+    """Records older than this (seconds) are removed once ingest has stored them; None = none."""
+    retention_bytes: int | None = Field(default=None, ge=65_536)
+    """A topic that uses more bytes loses its oldest stored records; None = none."""
 
 
 class KafkaLogSettings(Block):

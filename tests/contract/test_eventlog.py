@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
@@ -126,6 +127,14 @@ def test_bounds_count_what_a_partition_holds(any_log: EventLog, topic: str) -> N
         0: (0, counts[0]),
         1: (0, counts[1]),
     }
+
+
+def test_without_a_declared_retention_nothing_is_removed(any_log: EventLog, topic: str) -> None:
+    append_all(any_log, topic, [(str(number), b"v") for number in range(30)])
+    held = any_log.bounds(topic)
+    ends = {number: bounds.end for number, bounds in held.items()}
+    assert any_log.retain(topic, ends, now=datetime(2100, 1, 1, tzinfo=UTC)) == 0
+    assert any_log.bounds(topic) == held
 
 
 def test_reading_stops_at_its_limit_and_at_the_end(any_log: EventLog, topic: str) -> None:

@@ -22,6 +22,7 @@ from tidemill.contracts.events import FEEDBACK, INTERACTIONS, TOPICS
 from tidemill.eventlog.embedded_store import topic_path
 from tidemill.ledger import take_ledger
 from tidemill.rewards.metrics_file import parse_metrics
+from tidemill.settings import EmbeddedLogSettings
 from tidemill.storage.database import Database
 from tidemill.storage.experiences import fetch_experience_digests
 from tidemill.storage.interactions import fetch_interaction_counts
@@ -111,6 +112,44 @@ def test_the_ledger_balances_when_the_worker_is_killed_in_mid_batch(tmp_path: Pa
             digests = fetch_experience_digests(session)
         assert len(digests) == 200 * ROUNDS
         assert digests == digests_without_kills(made, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_the_ledger_balances_while_retention_takes_what_was_read(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    with installation(tmp_path) as made:
+        made.shared = made.shared.model_copy(update={"log": EmbeddedLogSettings(retention_s=0.5)})
+        made.settings = made.settings.model_copy(update={"retain_every_s": 0.05})
+        total = 0
+        for number in range(ROUNDS):
+            total += fill(made, seed=number, num_interactions=100)
+            worker = made.start("worker")
+            goal = total - rng.randrange(50)
+            while made.num_processed() < goal:
+                assert worker.poll() is None
+                time.sleep(rng.uniform(0, 0.03))
+            # Past the retention, so that the kill may come in the middle of a removal.
+            time.sleep(rng.uniform(0.4, 0.7))
+            with made.open_log() as log:
+                assert take_ledger(made.database, log).problems == []
+            made.kill(worker)
+            with made.open_log() as log:
+                assert take_ledger(made.database, log).problems == []
+        worker = made.start("worker")
+        while made.num_processed() < total:
+            assert worker.poll() is None
+            time.sleep(0.02)
+        wait_until_closed(made.database)
+        made.kill(worker)
+        with made.open_log() as log:
+            taken = take_ledger(made.database, log)
+            gone = sum(bounds.first for bounds in log.bounds(INTERACTIONS).values())
+        assert taken.problems == []
+        assert gone > 50 * ROUNDS
+        assert sum(sums["in_log"] for sums in taken.records.values()) == total
+        with made.database.reading() as session:
+            assert len(fetch_experience_digests(session)) == 100 * ROUNDS
 
 
 @pytest.fixture

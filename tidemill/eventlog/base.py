@@ -5,7 +5,7 @@ within a partition. Consumers keep their offsets in SQL; the log only shares out
 the members of a group. `tests/contract` runs one suite against every implementation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -121,6 +121,20 @@ class EventLog(Protocol):
 
     def read(self, topic: str, partition: int, *, offset: int, max_records: int) -> list[Record]:
         """Read without a group: for the ledger, replay and tools."""
+        ...
+
+    def retain(self, topic: str, committed: Mapping[int, int], *, now: datetime) -> int:
+        """Remove the oldest records of a topic that are past the declared retention.
+
+        Args:
+            topic: its name.
+            committed: for each partition the first offset that some consumer group has not stored;
+                nothing from there on is removed, nor anything of a partition that is not named.
+            now: the wall clock.
+
+        Returns:
+            How many were removed; there may be more. 0 where the log does it by itself.
+        """
         ...
 
     def close(self) -> None:

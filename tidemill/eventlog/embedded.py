@@ -4,7 +4,10 @@ One SQLite file a topic. Several processes may append and read at once; each has
 """
 
 import threading
+import time
+from collections.abc import Mapping
 from concurrent.futures import Future, wait
+from datetime import datetime
 from pathlib import Path
 
 from tidemill.errors import EventLogError
@@ -14,6 +17,10 @@ from tidemill.eventlog.embedded_store import TopicFile, create_topic
 from tidemill.eventlog.embedded_writer import Writer
 from tidemill.eventlog.topics import check_record
 from tidemill.settings import EmbeddedLogSettings
+
+_RETAIN_AT_ONCE_S = 0.1
+_RETAIN_PAUSE_S = 0.002
+"""Longer than the sleep of those that wait for the file's lock."""
 
 
 class EmbeddedSink:
@@ -123,6 +130,27 @@ class EmbeddedLog:
         with self._lock:
             return self._file(topic).read(partition, offset=offset, max_records=max_records)
 
+    def retain(self, topic: str, committed: Mapping[int, int], *, now: datetime) -> int:
+        """Remove the oldest records of a topic that are past the declared retention.
+
+        In small groups with pauses between them, so that appending goes on; a call ends after
+        a tenth of a second, whatever is left.
+
+        Raises:
+            EventLogError: the topic does not exist.
+            EventLogUnavailableError: the file cannot be read or written.
+        """
+        removed = 0
+        deadline = time.monotonic() + _RETAIN_AT_ONCE_S
+        while time.monotonic() < deadline:
+            with self._lock:
+                number = self._remove_some(self._file(topic), committed, now)
+            if number == 0:
+                break
+            removed += number
+            time.sleep(_RETAIN_PAUSE_S)
+        return removed
+
     def close(self) -> None:
         """Store what is under way and close the files."""
         with self._lock:
@@ -132,6 +160,17 @@ class EmbeddedLog:
             writer.close()
         for file in files.values():
             file.close()
+
+    def _remove_some(self, file: TopicFile, committed: Mapping[int, int], now: datetime) -> int:
+        age_s, size = self._settings.retention_s, self._settings.retention_bytes
+        number = 0
+        if age_s is not None:
+            cut_us = int((now.timestamp() - age_s) * 1e6)
+            number = file.remove_oldest(committed, older_than_us=cut_us)
+        if number == 0 and size is not None:
+            excess = file.used_bytes() - size
+            number = file.remove_oldest(committed, max_bytes=excess) if excess > 0 else 0
+        return number
 
     def _file(self, topic: str) -> TopicFile:
         file = self._files.get(topic)

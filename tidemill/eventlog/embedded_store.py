@@ -8,7 +8,7 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +24,10 @@ from tidemill.eventlog.topics import check_topic, partition_of
 _BUSY_TIMEOUT_S = 10.0
 _PARTITION_BITS = 40
 """A row's id is partition * 2^40 + offset, so that one B-tree holds each partition in order."""
+
+_MAX_REMOVED = 500
+_MAX_REMOVED_BYTES = 4 << 20
+"""At most so much goes at once, for the sake of those that wait for the lock."""
 
 _SCHEMA = """
 CREATE TABLE partitions (
@@ -167,6 +171,58 @@ class TopicFile:
         rows = self._select("SELECT partition, first, next FROM partitions ORDER BY partition", ())
         return {row[0]: Bounds(row[1], row[2]) for row in rows}
 
+    def remove_oldest(
+        self,
+        committed: Mapping[int, int],
+        *,
+        older_than_us: int | None = None,
+        max_bytes: int = _MAX_REMOVED_BYTES,
+    ) -> int:
+        """Remove a small group of the oldest records, all or none; return how many.
+
+        Small, so that whoever appends waits for milliseconds; the freed space is used again.
+
+        Args:
+            committed: for each partition the first offset that must stay; others stay whole.
+            older_than_us: only records appended before (microseconds since 1970); None = any.
+            max_bytes: no further record once so many bytes go.
+
+        Raises:
+            EventLogUnavailableError: nothing was removed.
+        """
+        ends = self._oldest(committed, older_than_us, min(max_bytes, _MAX_REMOVED_BYTES))
+        if not ends:
+            return 0
+        removed = 0
+        try:
+            with self._exclusive(), self._transaction():
+                for partition, end in ends.items():
+                    start = partition << _PARTITION_BITS
+                    removed += self._connection.execute(
+                        "DELETE FROM records WHERE id >= ? AND id < ?", (start, start + end)
+                    ).rowcount
+                    # Another process may have removed more meanwhile.
+                    self._connection.execute(
+                        "UPDATE partitions SET first = max(first, ?) WHERE partition = ?",
+                        (end, partition),
+                    )
+        except sqlite3.Error as error:
+            raise EventLogUnavailableError(
+                f"cannot remove old records of {self._path}: {error}"
+            ) from error
+        return removed
+
+    def used_bytes(self) -> int:
+        """Return how much of the file is in use; what was removed leaves free pages in it.
+
+        Raises:
+            EventLogUnavailableError: the file cannot be read.
+        """
+        names = ("page_count", "freelist_count", "page_size")
+        pages, free, size = (self._select(f"PRAGMA {name}", ())[0][0] for name in names)
+        used: int = (pages - free) * size
+        return used
+
     def version(self) -> int:
         """Return a number that changes when another connection has committed; cheap."""
         number: int = self._select("PRAGMA data_version", ())[0][0]
@@ -205,6 +261,30 @@ class TopicFile:
             [(*ends[partition], partition) for partition in touched],
         )
         return places
+
+    def _oldest(
+        self, committed: Mapping[int, int], older_than_us: int | None, max_bytes: int
+    ) -> dict[int, int]:
+        """Return, for each partition, the offset before which a small group of the oldest lies."""
+        found: list[tuple[int, int, int, int]] = []
+        for partition, offset in committed.items():
+            start = partition << _PARTITION_BITS
+            rows = self._select(
+                "SELECT appended_us, id, length(value) FROM records"
+                " WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+                (start, start + offset, _MAX_REMOVED),
+            )
+            found += [(row[0], partition, row[1] - start, row[2]) for row in rows]
+        ends: dict[int, int] = {}
+        size = 0
+        for appended_us, partition, offset, num_bytes in sorted(found)[:_MAX_REMOVED]:
+            if older_than_us is not None and appended_us >= older_than_us:
+                break
+            ends[partition] = offset + 1
+            size += num_bytes
+            if size >= max_bytes:
+                break
+        return ends
 
     def _select(self, statement: str, values: tuple[int, ...]) -> list[tuple[Any, ...]]:
         try:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -79,6 +79,22 @@ def fetch_progress(session: Session, group: str) -> dict[tuple[str, int], int]:
         LogOffsetRow.consumer_group == group
     )
     return {(topic, number): offset for topic, number, offset in session.execute(query)}
+
+
+def fetch_committed(session: Session, group: str, *, topic: str) -> dict[int, int]:
+    """Return, by partition, the first offset that one of all groups has not processed.
+
+    Partitions that `group` has not begun are left out: it has stored nothing of them.
+    """
+    query = select(LogOffsetRow.partition, func.min(LogOffsetRow.next_offset)).where(
+        LogOffsetRow.topic == topic,
+        LogOffsetRow.partition.in_(
+            select(LogOffsetRow.partition).where(
+                LogOffsetRow.consumer_group == group, LogOffsetRow.topic == topic
+            )
+        ),
+    )
+    return dict(session.execute(query.group_by(LogOffsetRow.partition)).all())
 
 
 def write_acknowledged(session: Session, row: AcknowledgedCountRow) -> None:

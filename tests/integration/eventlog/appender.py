@@ -1,10 +1,11 @@
 """A process to be killed: appends numbered records and prints each once it is acknowledged.
 
-Arguments: `log | spool | burst`, the folder, a name for its records, how many.
+Arguments: `log | spool | burst | retain`, the folder, a name for its records, how many.
 """
 
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tidemill.eventlog.embedded import EmbeddedLog
@@ -38,9 +39,20 @@ def append_to_spool(folder: Path, name: str, count: int) -> None:
         say(f"{name}-{number}")
 
 
+def remove_old(folder: Path, count: int) -> None:
+    """Remove whatever but the last 20 records of each partition, again and again."""
+    log = EmbeddedLog(folder, EmbeddedLogSettings(retention_s=0.001))
+    for _ in range(count):
+        committed = {number: held.end - 20 for number, held in log.bounds(TOPIC).items()}
+        if log.retain(TOPIC, committed, now=datetime.now(UTC)):
+            say(" ".join(str(held.first) for held in log.bounds(TOPIC).values()))
+
+
 def main(kind: str, folder: Path, name: str, count: int) -> None:
     if kind == "spool":
         append_to_spool(folder, name, count)
+    elif kind == "retain":
+        remove_old(folder, count)
     elif kind == "burst":
         append_to_log(folder, name, count, in_flight=count)
     else:

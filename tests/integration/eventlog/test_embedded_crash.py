@@ -88,6 +88,37 @@ def test_acknowledged_records_survive_the_kill_of_each_appender(tmp_path: Path) 
     log.close()
 
 
+def test_retention_that_is_killed_leaves_a_whole_log_with_all_that_must_stay(
+    tmp_path: Path,
+) -> None:
+    log = EmbeddedLog(tmp_path / "log", EmbeddedLogSettings(num_partitions=2))
+    log.create_topics((TOPIC,))
+    generator = random.Random(8)
+    written = tmp_path / "written.txt"
+    appender = start("log", tmp_path / "log", "p", written)
+    removed = [tmp_path / f"removed{number}.txt" for number in range(5)]
+    for number, output in enumerate(removed):
+        cleaner = start("retain", tmp_path / "log", "r", output)
+        # It appends on while others remove, and while they die in the middle of it.
+        wait_for_words([output], 3)
+        wait_for_words([written], 200 * (number + 1))
+        time.sleep(generator.random() * 0.05)
+        kill(cleaner)
+    kill(appender)
+    firsts = [bounds.first for bounds in log.bounds(TOPIC).values()]
+    assert max(firsts) > 0
+    kept = []
+    for partition, bounds in log.bounds(TOPIC).items():
+        records = log.read(TOPIC, partition, offset=0, max_records=10_000_000)
+        assert [record.offset for record in records] == list(range(bounds.first, bounds.end))
+        assert len(records) >= min(20, bounds.end)
+        kept += [int(record.value.decode().removeprefix("p-")) for record in records]
+    # Whatever was acknowledged last was never to be removed.
+    said = [int(line.strip().removeprefix("p-")) for line in acknowledged(written)]
+    assert set(said[-20:]) <= set(kept)
+    log.close()
+
+
 def test_spooled_records_survive_a_kill(tmp_path: Path) -> None:
     output = tmp_path / "said.txt"
     process = start("spool", tmp_path / "spool", "s", output)

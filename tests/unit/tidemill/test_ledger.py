@@ -3,8 +3,10 @@ from typing import Any
 
 import pytest
 
+from tests.memory_log import MemoryLog
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS
-from tidemill.ledger import Ledger, LogCount, build_ledger
+from tidemill.eventlog.base import Bounds, Record
+from tidemill.ledger import Ledger, LogCount, _count, build_ledger
 from tidemill.storage.ledger import Progress, RowsSide
 
 PLACE = (FEEDBACK, 0)
@@ -76,3 +78,42 @@ def test_every_difference_is_said(
     taken = ledger(count, **change)
     assert not taken.is_balanced
     assert any(words in problem for problem in taken.problems)
+
+
+class Shrinking(MemoryLog):
+    """A log whose retention goes on while it is counted."""
+
+    def __init__(self, steps: list[int]) -> None:
+        super().__init__(num_partitions=1)
+        self.steps = steps
+        self.first = 0
+
+    def bounds(self, topic: str) -> dict[int, Bounds]:
+        return {
+            number: Bounds(min(self.first, held.end), held.end)
+            for number, held in super().bounds(topic).items()
+        }
+
+    def read(self, topic: str, partition: int, *, offset: int, max_records: int) -> list[Record]:
+        self.first = self.steps.pop(0) if self.steps else self.first
+        start = max(offset, self.first)
+        return super().read(topic, partition, offset=start, max_records=min(max_records, 3))
+
+
+@pytest.mark.parametrize("steps", [[0], [4], [0, 5], [2, 7, 9], [10], [3, 10]])
+def test_retention_that_goes_on_meanwhile_hides_nothing(steps: list[int]) -> None:
+    log = Shrinking(list(steps))
+    for _ in range(10):
+        log.put_bytes(FEEDBACK, "k", b"v")
+    (place,) = log.bounds(FEEDBACK)
+    counted = _count(log, (FEEDBACK, place), Bounds(0, 10), Progress(0, 8, 8))
+    assert counted == LogCount(8, 10)
+
+
+def test_a_record_that_is_gone_without_retention_is_missed() -> None:
+    log = MemoryLog(num_partitions=1)
+    for _ in range(10):
+        log.put_bytes(FEEDBACK, "k", b"v")
+    del next(iter(log.partitions.values()))[0]
+    counted = _count(log, (FEEDBACK, 0), Bounds(0, 10), Progress(0, 8, 8))
+    assert counted == LogCount(7, 9)

@@ -8,8 +8,10 @@ from tidemill.storage.database import Database
 from tidemill.storage.offsets import (
     Advance,
     advance_offset,
+    fetch_committed,
     fetch_offsets,
     fetch_position,
+    fetch_progress,
     write_acknowledged,
 )
 from tidemill.storage.tables import AcknowledgedCountRow
@@ -27,6 +29,18 @@ def advance(database: Database, **over: Any) -> None:
     }
     with database.transaction() as session:
         advance_offset(session, "g", Advance(**(defaults | over)))
+
+
+def advance_other(database: Database, **over: Any) -> None:
+    defaults: dict[str, Any] = {
+        "topic": "t",
+        "expected": None,
+        "first_offset": 0,
+        "num_records": 1,
+        "appended_until": NOW,
+    }
+    with database.transaction() as session:
+        advance_offset(session, "other", Advance(**(defaults | over)))
 
 
 def position(database: Database, partition: int = 0) -> int | None:
@@ -75,3 +89,15 @@ def test_a_process_writes_its_count_over_the_last(database: Database) -> None:
             write_acknowledged(session, row)
     with database.reading() as session:
         assert session.get_one(AcknowledgedCountRow, ("p", "t")).num_acknowledged == 5
+
+
+def test_what_every_group_has_stored_is_committed(any_database: Database) -> None:
+    advance(any_database)
+    advance(any_database, partition=1)
+    advance(any_database, topic="u", partition=2)
+    # Slower than the group itself, faster, and where the group has not begun.
+    for partition, offset in ((0, 3), (1, 20), (3, 9)):
+        advance_other(any_database, partition=partition, next_offset=offset)
+    with any_database.reading() as session:
+        assert fetch_committed(session, "g", topic="t") == {0: 3, 1: 8}
+        assert fetch_progress(session, "g") == {("t", 0): 8, ("t", 1): 8, ("u", 2): 8}
