@@ -1,4 +1,4 @@
-"""`tidemill log tail|stats`: look at the event log."""
+"""`tidemill log tail|stats|replay`: look at the event log, and make rows of it again."""
 
 import json
 import time
@@ -14,15 +14,19 @@ from tidemill.cli.context import load_settings
 from tidemill.contracts.events import TOPICS
 
 if TYPE_CHECKING:
+    from ingest.comparison import Comparison
+    from ingest.replay import Replay
     from tidemill.cli.settings import Settings
     from tidemill.eventlog.base import EventLog, Record
     from tidemill.eventlog.following import Follower
     from tidemill.lag import PartitionLag
     from tidemill.storage.database import Database
 
-_group = typer.Typer(help="The event log: follow it, measure it.", no_args_is_help=True)
+_group = typer.Typer(help="The event log: follow it, measure it, replay it.", no_args_is_help=True)
 _PREFIX = "tidemill."
 _LOOK_EVERY_S = 0.2
+_MAX_DIFFERENCES = 20
+"""Shown to people; --json has them all."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -94,6 +98,77 @@ def stats(ctx: typer.Context, as_json: AsJson = False) -> None:
         typer.echo(json.dumps(rows, indent=2))
     else:
         _print(found)
+
+
+@_group.command()
+def replay(
+    ctx: typer.Context,
+    into: Annotated[
+        str, typer.Option(help="An empty database: sqlite:///FILE or postgresql://...")
+    ],
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Exit 1 when the installation's database differs.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make all experiences again from the log's first record, and print their digest."""
+    from ingest.replay import compare_replay, prepare_fresh, replay_log
+    from tidemill.rewards.metrics_file import load_metrics
+    from tidemill.rewards.verifiers import load_verifiers
+    from tidemill.storage.database import Database
+
+    with _log(ctx) as (log, settings):
+        metrics = load_metrics(settings.metrics)
+        fresh = Database(into)
+        try:
+            prepare_fresh(fresh)
+            made = replay_log(
+                log,
+                fresh,
+                settings=settings.ingest,
+                metrics=metrics,
+                verifiers=load_verifiers(metrics),
+            )
+            compared = None
+            if compare:
+                with _database(settings) as live:
+                    compared = compare_replay(made, live)
+        finally:
+            fresh.close()
+    _tell(made, compared, as_json=as_json)
+    if compared is not None and compared.differences:
+        raise typer.Exit(1)
+
+
+def _tell(made: "Replay", compared: "Comparison | None", *, as_json: bool) -> None:
+    if as_json:
+        facts = {
+            "records": made.num_records,
+            "interactions": made.num_interactions,
+            "experiences": made.num_experiences,
+            "digest": made.digest,
+            "comparison": None if compared is None else asdict(compared),
+        }
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    typer.echo(
+        f"{made.num_records} records, {made.num_interactions} interactions, "
+        f"{made.num_experiences} experiences"
+    )
+    typer.echo(f"digest {made.digest}")
+    if compared is None:
+        return
+    left_out = ", ".join(f"{count} {why}" for why, count in sorted(compared.left_out.items()))
+    typer.echo(f"compared {compared.num_compared} interactions; left out: {left_out or 'none'}")
+    for difference in compared.differences[:_MAX_DIFFERENCES]:
+        typer.echo(f"differs: {difference}")
+    if not compared.differences:
+        typer.echo("the database holds the same")
+    else:
+        typer.echo(
+            f"{len(compared.differences)} interactions differ; of those compared the digest is "
+            f"{compared.live_digest} in the database and {compared.digest} in the replay"
+        )
 
 
 def _print(found: "list[PartitionLag]") -> None:

@@ -1,0 +1,44 @@
+"""How every interaction ended, to hold two databases against each other."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from tidemill.storage.tables import ExperienceRow, InteractionRow, LogOffsetRow
+
+
+@dataclass(frozen=True, slots=True)
+class InteractionEnd:
+    """One interaction: where it lies in the log, and what became of it."""
+
+    partition: int
+    offset: int
+    appended_at: datetime
+    state: str
+    excluded_reason: str | None
+    digest: str | None
+    """Of its experience's content; None = it has none."""
+
+
+def fetch_interaction_ends(session: Session) -> dict[str, InteractionEnd]:
+    """Return every interaction by id."""
+    query = select(
+        InteractionRow.interaction_id,
+        InteractionRow.partition,
+        InteractionRow.log_offset,
+        InteractionRow.appended_at,
+        InteractionRow.state,
+        InteractionRow.excluded_reason,
+        ExperienceRow.digest,
+    ).outerjoin(ExperienceRow, ExperienceRow.experience_id == InteractionRow.interaction_id)
+    return {row[0]: InteractionEnd(*row[1:]) for row in session.execute(query)}
+
+
+def has_ingested(session: Session) -> bool:
+    """Tell whether a database holds anything that came from a log or was learned from."""
+    return any(
+        session.scalar(select(table).limit(1)) is not None
+        for table in (LogOffsetRow, InteractionRow, ExperienceRow)
+    )
