@@ -14,6 +14,7 @@ from sqlalchemy import select, text
 from typer.testing import CliRunner
 
 from ingest.member import Member
+from ingest.replay import compare_replay, prepare_fresh, replay_log
 from tests.factories import make_feedback, make_interaction
 from tests.ingest_processes import METRICS, ROUNDS, Installation, installation
 from tidemill.cli.main import app
@@ -26,7 +27,6 @@ from tidemill.settings import EmbeddedLogSettings
 from tidemill.storage.database import Database
 from tidemill.storage.experiences import fetch_experience_digests
 from tidemill.storage.interactions import fetch_interaction_counts
-from tidemill.storage.schema import upgrade
 from tidemill.storage.tables import FeedbackRow
 
 
@@ -68,15 +68,13 @@ def wait_until_closed(database: Database) -> None:
 def digests_without_kills(made: Installation, folder: Path) -> dict[str, str]:
     """Replay the same log into a fresh database, in this process, without any kill."""
     fresh = Database(f"sqlite:///{folder / 'fresh.db'}")
-    upgrade(fresh)
+    prepare_fresh(fresh)
     with made.open_log() as log:
-        options = made.settings.model_copy(update={"poll_records": 500, "consumer_group": "again"})
-        worker = Member(fresh, log, options, parse_metrics(METRICS))
-        while worker.read_once(timeout_s=0.5):
-            pass
-        while worker.close_once():
-            pass
-        worker.close()
+        metrics = parse_metrics(METRICS)
+        replay = replay_log(log, fresh, settings=made.settings, metrics=metrics, verifiers={})
+        compared = compare_replay(replay, made.database)
+    assert (compared.differences, compared.left_out) == ([], {})
+    assert compared.live_digest == compared.digest == replay.digest
     with fresh.reading() as session:
         digests = fetch_experience_digests(session)
     fresh.close()

@@ -1,5 +1,6 @@
 """Dead letters replayed and dropped, on both databases; every feedback stays accounted for."""
 
+import time
 from datetime import datetime
 from pathlib import Path
 
@@ -7,17 +8,26 @@ import pytest
 from sqlalchemy import update
 
 from ingest.letters import Clerk, Ending, Handled
+from ingest.member import Member
 from ingest.settings import IngestSettings
-from tests.factories import make_feedback, make_interaction
+from tests.factories import NOW, make_feedback, make_interaction
 from tests.ingest_rig import METRICS, Rig, seconds
 from tests.memory_log import MemoryLog
 from tidemill.contracts.codec import encode
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS
+from tidemill.eventlog.base import EventLog
+from tidemill.lag import TOPICS_CONSUMED, measure_lag
 from tidemill.ledger import take_ledger
 from tidemill.rewards.metrics_file import parse_metrics
 from tidemill.storage.database import Database
-from tidemill.storage.dead_letters import LetterPlace, LetterQuery, find_dead_letters
+from tidemill.storage.dead_letters import (
+    LetterPlace,
+    LetterQuery,
+    fetch_dead_letters,
+    find_dead_letters,
+)
 from tidemill.storage.experiences import fetch_experience_digests
+from tidemill.storage.feedback import fetch_feedback
 from tidemill.storage.tables import DeadLetterRow, metadata
 
 MORE_METRICS = METRICS + '\n[metrics.kept]\ntype = "bool"\nwindow_s = 60\noptional = true\n'
@@ -187,6 +197,43 @@ def test_a_dropped_letter_stays_accounted_for(rig: Rig) -> None:
     assert (again.ending, "dropped already" in again.detail) == (Ending.REFUSED, True)
     nowhere = clerk.drop(LetterPlace(FEEDBACK, 0, 99), reason="again", now=seconds(10))
     assert nowhere.ending is Ending.REFUSED
+
+
+def test_a_letter_is_replayed_through_either_log(any_log: EventLog, any_database: Database) -> None:
+    any_log.create_topics((INTERACTIONS, FEEDBACK))
+    interaction = make_interaction()
+    feedback = make_feedback(
+        interaction, feedback_id=f"k-{interaction.trajectory_id}", metric="kept"
+    )
+    sink = any_log.sink()
+    sink.append(INTERACTIONS, interaction.key, encode(interaction)).result(20)
+    sink.append(FEEDBACK, feedback.key, encode(feedback)).result(20)
+
+    def work(metrics: str) -> list[DeadLetterRow]:
+        member = Member(any_database, any_log, IngestSettings(), parse_metrics(metrics))
+        deadline = time.monotonic() + 20
+        while sum(unread()) and time.monotonic() < deadline:
+            member.read_once(timeout_s=0.2)
+        member.close()
+        with any_database.reading() as session:
+            tenant, record_id = feedback.tenant, feedback.feedback_id
+            return fetch_dead_letters(session, tenant=tenant, record_id=record_id)
+
+    def unread() -> list[int]:
+        lags = measure_lag(any_database, any_log, TOPICS_CONSUMED, group="ingest", now=NOW)
+        return [lag.lag_records or 0 for lag in lags]
+
+    (row,) = work(METRICS)
+    clerk = Clerk(database=any_database, metrics=parse_metrics(MORE_METRICS), actor="ada")
+    assert clerk.replay(place_of(row), sink, now=NOW).ending is Ending.REPLAYED
+    sink.close()
+    (row,) = work(MORE_METRICS)
+    assert row.state == "replayed"
+    with any_database.reading() as session:
+        stored = fetch_feedback(session, tenant="default", feedback_id=feedback.feedback_id)
+    assert stored is not None
+    assert stored.state == "joined"
+    assert take_ledger(any_database, any_log).problems == []
 
 
 def test_feedback_that_comes_again_by_itself_lives_again(rig: Rig) -> None:
