@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
 from ingest.acceptor import Acceptor, Outcome, Status
-from ingest.api_errors import MEDIA_TYPE, ProblemError, invalid, printable
+from ingest.api_errors import MEDIA_TYPE, ProblemError, invalid
 from ingest.api_schemas import FeedbackBody, InteractionBody
+from ingest.batch_bodies import NoItem, read_items
 from ingest.callers import Callers
 from ingest.ledger_views import LedgerViews
 from ingest.settings import IngestSettings
@@ -67,11 +67,18 @@ class Api:
         """Take many feedbacks: 207 with an item each, in order."""
         caller = await self._caller(request, Scope.FEEDBACK_WRITE)
         raw = await _read_body(request, self.settings.max_batch_bytes)
-        items = _batch_items(raw, self.settings.max_batch_items)
+        items = read_items(
+            raw,
+            content_type=request.headers.get("content-type", ""),
+            limit=self.settings.max_batch_items,
+        )
         moment = self.acceptor.now()
         outcomes: list[Outcome | None] = []
         events: list[FeedbackReceived] = []
         for item in items:
+            if isinstance(item, NoItem):
+                outcomes.append(Outcome(Status.REJECTED, None, item.reason))
+                continue
             try:
                 events.append(self._to_event(FeedbackBody.model_validate(item), caller, moment))
                 outcomes.append(None)
@@ -128,6 +135,11 @@ class Api:
             raise ProblemError(404, "no interaction with this id, or its record was not read yet")
         return JSONResponse(found)
 
+    async def get_metrics_config(self, request: Request) -> Response:
+        """Tell which metrics are declared, and the hash that experiences carry."""
+        await self._caller(request, Scope.READ)
+        return JSONResponse(self.acceptor.metrics.describe())
+
     async def health(self, _: Request) -> Response:
         """Tell that the process works."""
         return JSONResponse({"status": "ok"})
@@ -164,6 +176,7 @@ def build_app(api: Api) -> FastAPI:
     add("/v1/feedback:batch", api.post_feedback_batch, methods=["POST"])
     add("/v1/interactions", api.post_interaction, methods=["POST"], openapi_extra=interaction)
     add("/v1/feedback/{feedback_id}", api.get_feedback, methods=["GET"])
+    add("/v1/metrics-config", api.get_metrics_config, methods=["GET"])
     add("/v1/interactions/{interaction_id}", api.get_interaction, methods=["GET"])
     add("/health", api.health, methods=["GET"])
     add("/ready", api.ready, methods=["GET"])
@@ -188,19 +201,6 @@ def _parse(kind: type[B], raw: bytes) -> B:
         return kind.model_validate_json(raw)
     except ValidationError as error:
         raise invalid(error) from error
-
-
-def _batch_items(raw: bytes, limit: int) -> list[Any]:
-    try:
-        document = from_json(raw, allow_inf_nan=False)
-    except ValueError as error:
-        raise ProblemError(422, printable(f"not JSON: {error}")) from error
-    if not isinstance(document, dict) or set(document) != {"feedback"}:
-        raise ProblemError(422, 'send {"feedback": [...]} and nothing else')
-    items = document["feedback"]
-    if not isinstance(items, list) or not 1 <= len(items) <= limit:
-        raise ProblemError(422, f"feedback must be a list of 1 to {limit} items", field="feedback")
-    return items
 
 
 def _answer(outcome: Outcome, ids: dict[str, str]) -> Response:

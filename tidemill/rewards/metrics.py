@@ -4,7 +4,7 @@ import hashlib
 import json
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -54,6 +54,9 @@ class Aggregation(StrEnum):
 
 ONE_VOTE = (Aggregation.LAST, Aggregation.MEAN, Aggregation.MAJORITY)
 """Here a rater's later value replaces the earlier one; elsewhere every value counts."""
+
+_OF_NUMBERS = {"weight", "default", "range", "veto_below", "aggregation", "optional"}
+"""Fields that mean nothing for a text."""
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
@@ -112,9 +115,15 @@ class Metric(Block):
         self._check_default()
         return self
 
+    def describe(self) -> dict[str, Any]:
+        """Return the metric as JSON, defaults included, as the metrics file could say it."""
+        is_text = self.type in TEXT_TYPES
+        return self.model_dump(
+            mode="json", exclude_none=True, exclude=_OF_NUMBERS if is_text else None
+        )
+
     def _check_text(self) -> None:
-        named = {"weight", "default", "range", "veto_below", "aggregation", "optional"}
-        for name in sorted(named & self.model_fields_set):
+        for name in sorted(_OF_NUMBERS & self.model_fields_set):
             if name != "weight" or self.weight:
                 raise ValueError(f"a {self.type} has no number, so `{name}` has no meaning")
 
@@ -150,6 +159,17 @@ class MetricsFile(Block):
     def window_s(self) -> float:
         """How long an interaction stays open: the longest window."""
         return max(metric.window_s for metric in self.metrics.values())
+
+    def describe(self) -> dict[str, Any]:
+        """Return everything declared as JSON, with the hash that experiences carry."""
+        return {
+            "metrics": {name: metric.describe() for name, metric in self.metrics.items()},
+            "verifiers": {
+                name: verifier.model_dump(mode="json", exclude_none=True)
+                for name, verifier in self.verifiers.items()
+            },
+            "reward_spec_hash": self.reward_spec_hash,
+        }
 
     @cached_property
     def reward_spec_hash(self) -> str:

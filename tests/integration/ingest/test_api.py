@@ -13,6 +13,7 @@ from tests.ingest_client import Client
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS, TOPICS, FeedbackReceived
 from tidemill.contracts.ids import trajectory_of
 from tidemill.eventlog.opening import open_log
+from tidemill.rewards.metrics import MetricsFile
 from tidemill.storage.tables import FeedbackRow, InteractionRow, metadata
 
 INTERACTION = make_interaction()
@@ -158,6 +159,44 @@ def test_a_batch_has_an_answer_for_each_item(client: Client) -> None:
 )
 def test_a_batch_that_is_none_is_422(client: Client, body: Any) -> None:
     assert client.post(body, "/v1/feedback:batch").status_code == 422
+
+
+def test_a_batch_may_have_a_line_for_each_item(client: Client) -> None:
+    lines = [
+        json.dumps(GOOD | {"feedback_id": "a"}).encode(),
+        b"{",
+        b"",
+        b"[" * 3000,
+        b'{"value": NaN}\r',
+        json.dumps(GOOD | {"feedback_id": "b"}).encode(),
+    ]
+    headers = {"content-type": "Application/X-NDJSON; charset=utf-8"}
+    answer = client.post(b"\n".join(lines) + b"\n", "/v1/feedback:batch", headers=headers)
+    assert answer.status_code == 207
+    found = [(one["index"], one["status"], one["feedback_id"]) for one in answer.json()["items"]]
+    assert found == [
+        (0, "accepted", "a"),
+        (1, "rejected", None),
+        (2, "rejected", None),
+        (3, "rejected", None),
+        (4, "accepted", "b"),
+    ]
+    assert all("not JSON" in one["reason"] for one in answer.json()["items"][1:4])
+    for body in (b"", b"\n \n", b"{}\n" * 6):
+        answer = client.post(body, "/v1/feedback:batch", headers=headers)
+        assert answer.status_code == 422
+        assert "1 to 5 items" in answer.json()["detail"]
+
+
+def test_the_declared_metrics_can_be_read(client: Client) -> None:
+    answer = client.call("GET", "/v1/metrics-config")
+    assert answer.status_code == 200
+    metrics = client.server.acceptor.metrics
+    body = answer.json()
+    assert body.pop("reward_spec_hash") == metrics.reward_spec_hash
+    assert MetricsFile.model_validate(body) == metrics
+    writer = client.keys["feedback:write"]
+    assert client.call("GET", "/v1/metrics-config", key=writer).status_code == 403
 
 
 def test_the_ledger_state_of_a_feedback_can_be_read(client: Client) -> None:
