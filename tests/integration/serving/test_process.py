@@ -1,6 +1,7 @@
 """The process as a whole: killed, drained, without a base, on a taken port."""
 
 import signal
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -163,10 +164,11 @@ def test_another_base_than_the_versions_are_made_for_is_refused(tmp_path: Path) 
 
 
 def test_a_taken_port_is_said(tmp_path: Path) -> None:
-    with installation(tmp_path / "data") as place, serving(place) as server:
-        other = Server(place.shared, server.settings)
+    with installation(tmp_path / "data") as place, socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings = ServingProcess(place).settings.model_copy(update={"port": port})
         with pytest.raises(ConfigurationError, match="cannot listen"):
-            other.run(threading.Event())
+            Server(place.shared, settings).run(threading.Event())
 
 
 def test_a_database_of_another_schema_is_refused(tmp_path: Path) -> None:
