@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 from ingest.api_errors import ProblemError, printable
 from ingest.lookup import Lookup
@@ -18,7 +19,10 @@ from tidemill.eventlog.base import EventSink, Position
 from tidemill.rewards.metrics import MetricsFile
 from tidemill.rewards.scoring import refusal
 
-FeedbackKey = tuple[str, str]
+V = TypeVar("V")
+
+RecordKey = tuple[str, str]
+"""Tenant and id: what another tenant holds is never told."""
 
 
 class Status(StrEnum):
@@ -28,6 +32,8 @@ class Status(StrEnum):
     DUPLICATE = "duplicate"
     REJECTED = "rejected"
     """It can never be taken; do not send it again."""
+    TOO_LARGE = "too_large"
+    """The log could not hold it."""
     CONFLICT = "conflict"
     """Its id stands for another body."""
     RETRY = "retry"
@@ -43,15 +49,26 @@ class Outcome:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record(Generic[V]):
+    """What the log gets, and what tells a repeat from a conflict."""
+
+    topic: str
+    partition_key: str
+    payload: bytes
+    key: RecordKey
+    fingerprint: V
+
+
 @dataclass(slots=True, kw_only=True)
 class Acceptor:
     """Checks, appends and waits; used on the event loop of one process."""
 
     settings: IngestSettings
     metrics: MetricsFile
-    known_feedback: Lookup[FeedbackKey, str]
+    known_feedback: Lookup[RecordKey, str]
     """Body digests."""
-    known_interactions: Lookup[str, bytes]
+    known_interactions: Lookup[RecordKey, bytes]
     """Bytes as stored."""
     sink: EventSink | None = None
     """None = the log cannot be reached."""
@@ -68,48 +85,37 @@ class Acceptor:
         Raises:
             ProblemError: 429, too much is on its way.
         """
-        digests = await self.known_feedback.find([_key(event) for event in events])
-        outcomes: list[Outcome | None] = [self._early(event, digests) for event in events]
-        first: dict[FeedbackKey, int] = {}
-        to_store: list[int] = []
-        for index, event in enumerate(events):
-            if outcomes[index] is None and first.setdefault(_key(event), index) == index:
-                to_store.append(index)
-        records = [(FEEDBACK, events[i].key, encode(events[i])) for i in to_store]
-        stored = await self._append(records)
-        for index, ok in zip(to_store, stored, strict=True):
-            event = events[index]
-            outcomes[index] = _stored(event.feedback_id, ok)
-            if ok:
-                self.known_feedback.remember(_key(event), event.body_digest)
-        for index, event in enumerate(events):
-            if outcomes[index] is None:
-                outcomes[index] = self._repeat_within(event, events[first[_key(event)]])
-        return self._counted([outcome for outcome in outcomes if outcome is not None])
+        return await self._take([self._feedback(event) for event in events], self.known_feedback)
 
-    async def take_interaction(self, event: InteractionServed) -> Outcome:
-        """Store one interaction.
+    async def take_interactions(self, events: Sequence[InteractionServed]) -> list[Outcome]:
+        """Store interactions; return an outcome for each, in order.
 
         Raises:
-            ProblemError: 413, it is too large for the log; 429, too much is on its way.
+            ProblemError: 429, too much is on its way.
         """
-        payload = encode(event)
-        if len(payload) > MAX_EVENT_BYTES:
-            raise ProblemError(
-                413, f"the event has {len(payload)} bytes; at most {MAX_EVENT_BYTES}"
-            )
-        known = await self.known_interactions.find([event.interaction_id])
-        stored = known.get(event.interaction_id)
-        if stored is not None:
-            outcome = _known(event.interaction_id, same=stored == payload)
-        else:
-            (ok,) = await self._append([(INTERACTIONS, event.key, payload)])
-            outcome = _stored(event.interaction_id, ok)
-            if ok:
-                self.known_interactions.remember(event.interaction_id, payload)
-        return self._counted([outcome])[0]
+        return await self._take([_interaction(event) for event in events], self.known_interactions)
 
-    def _early(self, event: FeedbackReceived, digests: dict[FeedbackKey, str]) -> Outcome | None:
+    async def _take(
+        self, records: Sequence[_Record[V] | Outcome], known: Lookup[RecordKey, V]
+    ) -> list[Outcome]:
+        good = [one for one in records if isinstance(one, _Record)]
+        before = await known.find([one.key for one in good])
+        first: dict[RecordKey, _Record[V]] = {}
+        for one in good:
+            if one.key not in before:
+                first.setdefault(one.key, one)
+        stored = dict(zip(first, await self._append(list(first.values())), strict=True))
+        for key, is_stored in stored.items():
+            if is_stored:
+                known.remember(key, first[key].fingerprint)
+        outcomes = [
+            one if isinstance(one, Outcome) else _outcome(one, before, first, stored)
+            for one in records
+        ]
+        self.num_answered.update(outcome.status.value for outcome in outcomes)
+        return outcomes
+
+    def _feedback(self, event: FeedbackReceived) -> _Record[str] | Outcome:
         metric = self.metrics.metrics.get(event.metric)
         if metric is None:
             declared = ", ".join(sorted(self.metrics.metrics))
@@ -118,17 +124,15 @@ class Acceptor:
         why = refusal(metric, event.value, names_interaction=event.interaction_id is not None)
         if why is not None:
             return Outcome(Status.REJECTED, event.feedback_id, printable(f"{event.metric}: {why}"))
-        digest = digests.get(_key(event))
-        if digest is None:
-            return None
-        return _known(event.feedback_id, same=digest == event.body_digest)
+        return _Record(
+            topic=FEEDBACK,
+            partition_key=event.key,
+            payload=encode(event),
+            key=(event.tenant, event.feedback_id),
+            fingerprint=event.body_digest,
+        )
 
-    def _repeat_within(self, event: FeedbackReceived, first: FeedbackReceived) -> Outcome:
-        if self.known_feedback.recall(_key(event)) is None:
-            return _stored(event.feedback_id, False)
-        return _known(event.feedback_id, same=event.body_digest == first.body_digest)
-
-    async def _append(self, records: Sequence[tuple[str, str, bytes]]) -> list[bool]:
+    async def _append(self, records: Sequence[_Record[V]]) -> list[bool]:
         if not records:
             return []
         if self.in_flight + len(records) > self.settings.max_in_flight:
@@ -136,7 +140,9 @@ class Acceptor:
         if self.sink is None:
             return [False] * len(records)
         try:
-            futures = [self.sink.append(*record) for record in records]
+            futures = [
+                self.sink.append(one.topic, one.partition_key, one.payload) for one in records
+            ]
         except EventLogError:
             return [False] * len(records)
         self.in_flight += len(futures)
@@ -145,13 +151,9 @@ class Acceptor:
         finally:
             self.in_flight -= len(futures)
         stored = [_is_stored(future) for future in futures]
-        for (topic, _, _), ok in zip(records, stored, strict=True):
-            self.num_acknowledged[topic] += ok
+        for one, is_stored in zip(records, stored, strict=True):
+            self.num_acknowledged[one.topic] += is_stored
         return stored
-
-    def _counted(self, outcomes: list[Outcome]) -> list[Outcome]:
-        self.num_answered.update(outcome.status.value for outcome in outcomes)
-        return outcomes
 
 
 async def _wait(futures: Sequence[Future[Position]], timeout_s: float) -> None:
@@ -179,18 +181,38 @@ def _is_stored(future: Future[Position]) -> bool:
     return future.done() and not future.cancelled() and future.exception() is None
 
 
-def _key(event: FeedbackReceived) -> FeedbackKey:
-    return (event.tenant, event.feedback_id)
+def _interaction(event: InteractionServed) -> _Record[bytes] | Outcome:
+    payload = encode(event)
+    if len(payload) > MAX_EVENT_BYTES:
+        reason = f"the event has {len(payload)} bytes; at most {MAX_EVENT_BYTES}"
+        return Outcome(Status.TOO_LARGE, event.interaction_id, reason)
+    return _Record(
+        topic=INTERACTIONS,
+        partition_key=event.key,
+        payload=payload,
+        key=(event.tenant, event.interaction_id),
+        fingerprint=payload,
+    )
+
+
+def _outcome(
+    record: _Record[V],
+    before: Mapping[RecordKey, V],
+    first: Mapping[RecordKey, _Record[V]],
+    stored: Mapping[RecordKey, bool],
+) -> Outcome:
+    record_id = record.key[1]
+    if record.key in before:
+        return _known(record_id, same=before[record.key] == record.fingerprint)
+    if not stored[record.key]:
+        reason = "the log cannot store now; send it again with this id"
+        return Outcome(Status.RETRY, record_id, reason)
+    if first[record.key] is record:
+        return Outcome(Status.ACCEPTED, record_id)
+    return _known(record_id, same=first[record.key].fingerprint == record.fingerprint)
 
 
 def _known(record_id: str, *, same: bool) -> Outcome:
     if same:
         return Outcome(Status.DUPLICATE, record_id)
     return Outcome(Status.CONFLICT, record_id, "this id is known with another body")
-
-
-def _stored(record_id: str, ok: bool) -> Outcome:
-    if ok:
-        return Outcome(Status.ACCEPTED, record_id)
-    reason = "the log cannot store now; send it again with this id"
-    return Outcome(Status.RETRY, record_id, reason)

@@ -33,7 +33,7 @@ class ProblemError(TidemillError):
         detail: str,
         *,
         field: str | None = None,
-        ids: dict[str, str] | None = None,
+        ids: dict[str, str | None] | None = None,
     ) -> None:
         """Keep what the answer needs.
 

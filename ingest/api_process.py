@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 import uvicorn
 
 from ingest.acceptor import Acceptor
-from ingest.api import Api, build_app
+from ingest.api import build_app
+from ingest.api_parts import Api
 from ingest.callers import Callers
 from ingest.ledger_views import LedgerViews
 from ingest.lookup import Lookup
@@ -26,7 +27,7 @@ from tidemill.rewards.metrics_file import load_metrics
 from tidemill.settings import SharedSettings
 from tidemill.storage.database import Database
 from tidemill.storage.feedback import FeedbackKey, fetch_known_digests
-from tidemill.storage.interactions import fetch_known_documents
+from tidemill.storage.interactions import InteractionKey, fetch_own_documents
 from tidemill.storage.keys import ApiKey, authenticate
 from tidemill.storage.offsets import write_acknowledged
 from tidemill.storage.schema import require_current_schema
@@ -161,10 +162,10 @@ class Server:
         with self._database.reading() as session:
             return fetch_known_digests(session, keys)
 
-    def _find_interactions(self, ids: Collection[str]) -> dict[str, bytes]:
+    def _find_interactions(self, keys: Collection[InteractionKey]) -> dict[InteractionKey, bytes]:
         with self._database.reading() as session:
             # An erased one has no bytes left: whatever comes under its id is a conflict.
-            found = fetch_known_documents(session, ids)
+            found = fetch_own_documents(session, keys)
         return {one: document or b"" for one, document in found.items()}
 
 

@@ -17,11 +17,12 @@ class NoItem:
     reason: str
 
 
-def read_items(raw: bytes, *, content_type: str, limit: int) -> list[Any]:
+def read_items(raw: bytes, *, field: str, content_type: str, limit: int) -> list[Any]:
     """Return the items of a batch in order, each as parsed or a `NoItem`.
 
     Args:
         raw: the body.
+        field: what the list is called in the JSON document.
         content_type: as the client said it; anything but NDJSON is one JSON document.
         limit: most items.
 
@@ -30,18 +31,18 @@ def read_items(raw: bytes, *, content_type: str, limit: int) -> list[Any]:
     """
     if content_type.partition(";")[0].strip().lower() == NDJSON:
         lines = [line for line in raw.split(b"\n") if line.strip()]
-        _check_count(len(lines), limit)
+        _check_count(len(lines), field, limit)
         return [_line(line) for line in lines]
     try:
         document = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
         raise ProblemError(422, printable(f"not JSON: {error}")) from error
-    if not isinstance(document, dict) or set(document) != {"feedback"}:
-        raise ProblemError(422, f'send {{"feedback": [...]}} and nothing else, or {NDJSON}')
-    items = document["feedback"]
+    if not isinstance(document, dict) or set(document) != {field}:
+        raise ProblemError(422, f'send {{"{field}": [...]}} and nothing else, or {NDJSON}')
+    items = document[field]
     if not isinstance(items, list):
-        raise ProblemError(422, "feedback must be a list", field="feedback")
-    _check_count(len(items), limit)
+        raise ProblemError(422, f"{field} must be a list", field=field)
+    _check_count(len(items), field, limit)
     return items
 
 
@@ -52,8 +53,6 @@ def _line(line: bytes) -> Any:
         return NoItem(printable(f"not JSON: {error}"))
 
 
-def _check_count(number: int, limit: int) -> None:
+def _check_count(number: int, field: str, limit: int) -> None:
     if not 1 <= number <= limit:
-        raise ProblemError(
-            422, f"a batch has 1 to {limit} items, this one {number}", field="feedback"
-        )
+        raise ProblemError(422, f"a batch has 1 to {limit} items, this one {number}", field=field)

@@ -22,7 +22,7 @@ class IngestSettings(Block):
     max_batch_bytes: int = Field(default=4_194_304, ge=1024, le=67_108_864)
     """The same for a batch."""
     max_batch_items: int = Field(default=1000, ge=1, le=10_000)
-    """Feedbacks in one batch."""
+    """Items in one batch."""
     max_in_flight: int = Field(default=4096, ge=1)
     """Feedbacks and interactions on their way into the log; more get 429."""
     append_timeout_s: float = Field(default=1.8, gt=0, le=60)

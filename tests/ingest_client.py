@@ -11,13 +11,26 @@ from ingest.api import build_app
 from ingest.api_process import Server
 from ingest.member import Member
 from ingest.settings import IngestSettings
-from tests.factories import NOW
+from tests.factories import NOW, VERSION, make_interaction
 from tests.ingest_rig import METRICS
 from tidemill.eventlog.opening import open_log
 from tidemill.settings import SharedSettings
 from tidemill.storage.database import Database
 from tidemill.storage.keys import create_key
 from tidemill.storage.tables import metadata
+
+INTERACTION = make_interaction()
+GOOD = {"interaction_id": INTERACTION.interaction_id, "metric": "accepted", "value": True}
+SERVED = {
+    "interaction_id": INTERACTION.interaction_id,
+    "policy_version": VERSION,
+    "content": {"messages": [], "completion": "lights are on"},
+    "prompt_ids": [1],
+    "completion_ids": [2],
+    "consent": True,
+    "sampling": {"temperature": 1.0, "max_tokens": 8},
+    "served_at": "2026-12-01T12:00:00Z",
+}
 
 
 class Client:

@@ -14,6 +14,9 @@ from tidemill.storage.tables import InteractionRow
 
 OPEN = "open"
 
+InteractionKey = tuple[str, str]
+"""Tenant and interaction id."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewInteraction:
@@ -60,6 +63,21 @@ def fetch_known_documents(session: Session, ids: Collection[str]) -> dict[str, b
         InteractionRow.interaction_id.in_(ids)
     )
     return dict(session.execute(query).all())
+
+
+def fetch_own_documents(
+    session: Session, keys: Collection[InteractionKey]
+) -> dict[InteractionKey, bytes | None]:
+    """Return the stored bytes of those ids that are known to their tenant; None = erased."""
+    if not keys:
+        return {}
+    row = InteractionRow
+    query = select(row.tenant, row.interaction_id, row.document).where(
+        row.tenant.in_({tenant for tenant, _ in keys}),
+        row.interaction_id.in_({interaction_id for _, interaction_id in keys}),
+    )
+    found = {(tenant, one): document for tenant, one, document in session.execute(query)}
+    return {key: found[key] for key in keys if key in found}
 
 
 def fetch_served_at(

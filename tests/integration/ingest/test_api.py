@@ -8,26 +8,13 @@ from typing import Any
 import pytest
 
 from ingest.settings import IngestSettings
-from tests.factories import VERSION, make_interaction
-from tests.ingest_client import Client
+from tests.factories import make_interaction
+from tests.ingest_client import GOOD, INTERACTION, SERVED, Client
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS, TOPICS, FeedbackReceived
 from tidemill.contracts.ids import trajectory_of
 from tidemill.eventlog.opening import open_log
 from tidemill.rewards.metrics import MetricsFile
 from tidemill.storage.tables import FeedbackRow, InteractionRow, metadata
-
-INTERACTION = make_interaction()
-GOOD = {"interaction_id": INTERACTION.interaction_id, "metric": "accepted", "value": True}
-SERVED = {
-    "interaction_id": INTERACTION.interaction_id,
-    "policy_version": VERSION,
-    "content": {"messages": [], "completion": "lights are on"},
-    "prompt_ids": [1],
-    "completion_ids": [2],
-    "consent": True,
-    "sampling": {"temperature": 1.0, "max_tokens": 8},
-    "served_at": "2026-12-01T12:00:00Z",
-}
 
 
 @pytest.fixture

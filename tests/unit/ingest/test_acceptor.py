@@ -11,7 +11,13 @@ from tests.factories import make_feedback, make_interaction
 from tests.ingest_rig import METRICS
 from tests.memory_log import MemoryLog
 from tidemill.contracts.codec import encode
-from tidemill.contracts.events import FEEDBACK, INTERACTIONS, Content, FeedbackReceived
+from tidemill.contracts.events import (
+    FEEDBACK,
+    INTERACTIONS,
+    Content,
+    FeedbackReceived,
+    InteractionServed,
+)
 from tidemill.errors import EventLogError, EventLogUnavailableError
 from tidemill.eventlog.base import EventSink, Position
 from tidemill.rewards.metrics_file import parse_metrics
@@ -117,8 +123,9 @@ def test_interactions_are_told_apart_by_their_bytes() -> None:
     taker = acceptor(log.sink())
     event = make_interaction()
 
-    def once(one: object) -> Outcome:
-        return asyncio.run(taker.take_interaction(one))  # type: ignore[arg-type]
+    def once(one: InteractionServed) -> Outcome:
+        (outcome,) = asyncio.run(taker.take_interactions([one]))
+        return outcome
 
     assert once(event).status is Status.ACCEPTED
     assert once(event).status is Status.DUPLICATE
@@ -126,9 +133,8 @@ def test_interactions_are_told_apart_by_their_bytes() -> None:
     assert taker.num_acknowledged[INTERACTIONS] == 1
 
 
-def test_an_interaction_that_the_log_could_not_hold_is_413() -> None:
+def test_an_interaction_that_the_log_could_not_hold_is_too_large() -> None:
     event = make_interaction(content=Content(messages=(), completion="x" * (1 << 20)))
     assert len(encode(event)) > 1 << 20
-    with pytest.raises(ProblemError) as caught:
-        asyncio.run(acceptor(MemoryLog().sink()).take_interaction(event))
-    assert caught.value.status == 413
+    taken = asyncio.run(acceptor(MemoryLog().sink()).take_interactions([event, make_interaction()]))
+    assert [one.status for one in taken] == [Status.TOO_LARGE, Status.ACCEPTED]

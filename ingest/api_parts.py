@@ -1,0 +1,35 @@
+"""What the routes of the feedback API work with."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from ingest.acceptor import Acceptor
+from ingest.callers import Callers
+from ingest.ledger_views import LedgerViews
+from ingest.settings import IngestSettings
+from tidemill.storage.keys import ApiKey, Scope
+from tidemill.subjects import SubjectHasher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """The parts of one process that a request may need."""
+
+    settings: IngestSettings
+    model: str
+    callers: Callers
+    hasher: SubjectHasher
+    acceptor: Acceptor
+    views: LedgerViews
+    missing: Callable[[], list[str]]
+    """What keeps the process from being ready."""
+
+    async def caller(self, request: Request, scope: Scope) -> ApiKey:
+        """Return who calls.
+
+        Raises:
+            ProblemError: 401 without a valid key, 403 without the scope, 503 when nobody can tell.
+        """
+        return await self.callers.require(request.headers.get("authorization"), scope)

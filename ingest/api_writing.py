@@ -1,0 +1,173 @@
+"""The routes that take feedback and interactions, one or many at once."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ValidationError
+
+from ingest.acceptor import Outcome, Status
+from ingest.api_errors import ProblemError, invalid
+from ingest.api_parts import Api
+from ingest.api_schemas import FeedbackBody, InteractionBody
+from ingest.batch_bodies import NoItem, read_items
+from tidemill.contracts.events import Event, FeedbackReceived, InteractionServed
+from tidemill.contracts.ids import trajectory_of
+from tidemill.storage.keys import ApiKey, Scope
+
+B = TypeVar("B", bound=BaseModel)
+E = TypeVar("E", bound=Event)
+
+_LENGTH = re.compile("[0-9]{1,18}")
+
+_STATUS = {
+    Status.ACCEPTED: 202,
+    Status.DUPLICATE: 200,
+    Status.REJECTED: 422,
+    Status.TOO_LARGE: 413,
+    Status.CONFLICT: 409,
+    Status.RETRY: 503,
+}
+
+_REJECTIONS = (Status.CONFLICT, Status.TOO_LARGE)
+"""In a batch these are rejections with their own reasons: sending it again never helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """Routes with the scopes `feedback:write` and `interactions:write`."""
+
+    api: Api
+
+    async def post_feedback(self, request: Request) -> Response:
+        """Take one feedback: 202 accepted, 200 duplicate, 409 conflict, 422, 503."""
+        caller = await self.api.caller(request, Scope.FEEDBACK_WRITE)
+        raw = await _read_body(request, self.api.settings.max_body_bytes)
+        event = self._feedback(_parse(FeedbackBody, raw), caller)
+        (outcome,) = await self.api.acceptor.take_feedback([event])
+        return _answer(outcome, {"feedback_id": event.feedback_id})
+
+    async def post_feedback_batch(self, request: Request) -> Response:
+        """Take many feedbacks: 207 with an item each, in order."""
+        caller = await self.api.caller(request, Scope.FEEDBACK_WRITE)
+        items = await self._read_batch(request, "feedback")
+        events = _each(items, lambda one: self._feedback(FeedbackBody.model_validate(one), caller))
+        outcomes = await _take(events, self.api.acceptor.take_feedback)
+        return _answers(outcomes, lambda one: {"feedback_id": one})
+
+    async def post_interaction(self, request: Request) -> Response:
+        """Take one interaction that the product served itself."""
+        caller = await self.api.caller(request, Scope.INTERACTIONS_WRITE)
+        raw = await _read_body(request, self.api.settings.max_body_bytes)
+        body = _parse(InteractionBody, raw)
+        try:
+            event = self._interaction(body, caller)
+        except ValidationError as error:
+            raise invalid(error) from error
+        (outcome,) = await self.api.acceptor.take_interactions([event])
+        return _answer(outcome, _interaction_ids(event.interaction_id))
+
+    async def post_interaction_batch(self, request: Request) -> Response:
+        """Take many interactions: 207 with an item each, in order."""
+        caller = await self.api.caller(request, Scope.INTERACTIONS_WRITE)
+        items = await self._read_batch(request, "interactions")
+        events = _each(
+            items, lambda one: self._interaction(InteractionBody.model_validate(one), caller)
+        )
+        outcomes = await _take(events, self.api.acceptor.take_interactions)
+        return _answers(outcomes, _interaction_ids)
+
+    def _feedback(self, body: FeedbackBody, caller: ApiKey) -> FeedbackReceived:
+        return body.to_event(
+            tenant=caller.tenant, hasher=self.api.hasher, received_at=self.api.acceptor.now()
+        )
+
+    def _interaction(self, body: InteractionBody, caller: ApiKey) -> InteractionServed:
+        return body.to_event(
+            tenant=caller.tenant,
+            model=self.api.model,
+            hasher=self.api.hasher,
+            consent_default=self.api.settings.consent_default,
+        )
+
+    async def _read_batch(self, request: Request, field: str) -> list[Any]:
+        raw = await _read_body(request, self.api.settings.max_batch_bytes)
+        return read_items(
+            raw,
+            field=field,
+            content_type=request.headers.get("content-type", ""),
+            limit=self.api.settings.max_batch_items,
+        )
+
+
+async def _read_body(request: Request, limit: int) -> bytes:
+    declared = request.headers.get("content-length", "")
+    # What is no short number is counted as it comes.
+    if _LENGTH.fullmatch(declared) and int(declared) > limit:
+        raise ProblemError(413, f"the body has {declared} bytes; at most {limit}")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise ProblemError(413, f"the body has more than {limit} bytes")
+    return bytes(body)
+
+
+def _parse(kind: type[B], raw: bytes) -> B:
+    try:
+        return kind.model_validate_json(raw)
+    except ValidationError as error:
+        raise invalid(error) from error
+
+
+def _each(items: Sequence[Any], read: Callable[[Any], E]) -> list[E | Outcome]:
+    """Return an event, or why there is none, for each item: one never spoils the rest."""
+    events: list[E | Outcome] = []
+    for item in items:
+        if isinstance(item, NoItem):
+            events.append(Outcome(Status.REJECTED, None, item.reason))
+            continue
+        try:
+            events.append(read(item))
+        except ValidationError as error:
+            events.append(Outcome(Status.REJECTED, None, invalid(error).detail))
+    return events
+
+
+async def _take(
+    events: Sequence[E | Outcome], take: Callable[[Sequence[E]], Awaitable[list[Outcome]]]
+) -> list[Outcome]:
+    taken = iter(await take([one for one in events if not isinstance(one, Outcome)]))
+    return [one if isinstance(one, Outcome) else next(taken) for one in events]
+
+
+def _answer(outcome: Outcome, ids: dict[str, str | None]) -> Response:
+    status = _STATUS[outcome.status]
+    if status >= 400:
+        # With the ids: whoever sent none must send these again, or the repeat counts twice.
+        raise ProblemError(status, outcome.reason or outcome.status.value, ids=ids)
+    return JSONResponse(ids | {"status": outcome.status.value}, status)
+
+
+def _answers(
+    outcomes: Sequence[Outcome], ids: Callable[[str | None], dict[str, str | None]]
+) -> Response:
+    items = [
+        {"index": index, "status": _in_batch(one.status)}
+        | ids(one.record_id)
+        | {"reason": one.reason}
+        for index, one in enumerate(outcomes)
+    ]
+    return JSONResponse({"items": items}, 207)
+
+
+def _in_batch(status: Status) -> str:
+    return (Status.REJECTED if status in _REJECTIONS else status).value
+
+
+def _interaction_ids(interaction_id: str | None) -> dict[str, str | None]:
+    trajectory = None if interaction_id is None else trajectory_of(interaction_id)
+    return {"interaction_id": interaction_id, "trajectory_id": trajectory}
