@@ -7,6 +7,7 @@ from fastapi import Request
 
 from ingest.acceptor import Acceptor
 from ingest.callers import Callers
+from ingest.idempotency import Idempotency
 from ingest.ledger_views import LedgerViews
 from ingest.settings import IngestSettings
 from tidemill.storage.keys import ApiKey, Scope
@@ -21,6 +22,7 @@ class Api:
     model: str
     callers: Callers
     hasher: SubjectHasher
+    idempotency: Idempotency
     acceptor: Acceptor
     views: LedgerViews
     missing: Callable[[], list[str]]

@@ -15,6 +15,7 @@ from ingest.acceptor import Acceptor
 from ingest.api import build_app
 from ingest.api_parts import Api
 from ingest.callers import Callers
+from ingest.idempotency import Idempotency
 from ingest.ledger_views import LedgerViews
 from ingest.lookup import Lookup
 from ingest.settings import IngestSettings
@@ -65,6 +66,7 @@ class Server:
             known_feedback=Lookup(self._find_feedback, size=size),
             known_interactions=Lookup(self._find_interactions, size=min(size, 1000)),
         )
+        hasher = SubjectHasher(load_or_create_secret(shared))
         self.api = Api(
             settings=settings,
             model=shared.model,
@@ -73,7 +75,8 @@ class Server:
                 open_to=None if settings.require_key else shared.tenant,
                 fresh_s=settings.key_cache_s,
             ),
-            hasher=SubjectHasher(load_or_create_secret(shared)),
+            hasher=hasher,
+            idempotency=Idempotency(hasher),
             acceptor=self.acceptor,
             views=LedgerViews(self._database),
             missing=self.missing,

@@ -82,14 +82,26 @@ class FeedbackBody(Body):
         return self
 
     def to_event(
-        self, *, tenant: str, hasher: SubjectHasher, received_at: datetime
+        self,
+        *,
+        tenant: str,
+        hasher: SubjectHasher,
+        received_at: datetime,
+        stand_in_id: str | None = None,
     ) -> FeedbackReceived:
-        """Return the event; the rater is hashed, an id is made where none was given."""
+        """Return the event; the rater is hashed.
+
+        Args:
+            tenant: from the key.
+            hasher: of raters.
+            received_at: now.
+            stand_in_id: the id where the body gives none; None = a new one is made.
+        """
         named = self.interaction_id
         trajectory = self.trajectory_id if named is None else trajectory_of(named)
         rater = None if self.rater is None else hasher.subject(tenant, self.rater)
         return FeedbackReceived(
-            feedback_id=self.feedback_id or new_feedback_id(),
+            feedback_id=self.feedback_id or stand_in_id or new_feedback_id(),
             tenant=tenant,
             interaction_id=named,
             trajectory_id=str(trajectory),

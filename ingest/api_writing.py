@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from ingest.api_errors import ProblemError, invalid
 from ingest.api_parts import Api
 from ingest.api_schemas import FeedbackBody, InteractionBody
 from ingest.batch_bodies import NoItem, read_items
+from ingest.idempotency import HEADER
 from tidemill.contracts.events import Event, FeedbackReceived, InteractionServed
 from tidemill.contracts.ids import trajectory_of
 from tidemill.storage.keys import ApiKey, Scope
@@ -46,16 +48,26 @@ class Writing:
         """Take one feedback: 202 accepted, 200 duplicate, 409 conflict, 422, 503."""
         caller = await self.api.caller(request, Scope.FEEDBACK_WRITE)
         raw = await _read_body(request, self.api.settings.max_body_bytes)
-        event = self._feedback(_parse(FeedbackBody, raw), caller)
-        (outcome,) = await self.api.acceptor.take_feedback([event])
-        return _answer(outcome, {"feedback_id": event.feedback_id})
+        body = _parse(FeedbackBody, raw)
+        with self._identity(request, caller) as stand_in_id:
+            event = self._feedback(body, caller, stand_in_id)
+            (outcome,) = await self.api.acceptor.take_feedback([event])
+        ids: dict[str, str | None] = {"feedback_id": event.feedback_id}
+        if outcome.status is Status.CONFLICT and event.feedback_id == stand_in_id:
+            raise ProblemError(422, "this key was sent with another body", field=HEADER, ids=ids)
+        return _answer(outcome, ids)
 
     async def post_feedback_batch(self, request: Request) -> Response:
         """Take many feedbacks: 207 with an item each, in order."""
         caller = await self.api.caller(request, Scope.FEEDBACK_WRITE)
         items = await self._read_batch(request, "feedback")
-        events = _each(items, lambda one: self._feedback(FeedbackBody.model_validate(one), caller))
-        outcomes = await _take(events, self.api.acceptor.take_feedback)
+        with self._identity(request, caller) as identity:
+
+            def read(index: int, item: Any) -> FeedbackReceived:
+                stand_in_id = None if identity is None else f"{identity}.{index}"
+                return self._feedback(FeedbackBody.model_validate(item), caller, stand_in_id)
+
+            outcomes = await _take(_each(items, read), self.api.acceptor.take_feedback)
         return _answers(outcomes, lambda one: {"feedback_id": one})
 
     async def post_interaction(self, request: Request) -> Response:
@@ -74,15 +86,24 @@ class Writing:
         """Take many interactions: 207 with an item each, in order."""
         caller = await self.api.caller(request, Scope.INTERACTIONS_WRITE)
         items = await self._read_batch(request, "interactions")
-        events = _each(
-            items, lambda one: self._interaction(InteractionBody.model_validate(one), caller)
-        )
-        outcomes = await _take(events, self.api.acceptor.take_interactions)
+
+        def read(_: int, item: Any) -> InteractionServed:
+            return self._interaction(InteractionBody.model_validate(item), caller)
+
+        outcomes = await _take(_each(items, read), self.api.acceptor.take_interactions)
         return _answers(outcomes, _interaction_ids)
 
-    def _feedback(self, body: FeedbackBody, caller: ApiKey) -> FeedbackReceived:
+    def _identity(self, request: Request, caller: ApiKey) -> AbstractContextManager[str | None]:
+        return self.api.idempotency.hold(request.headers.get(HEADER), caller)
+
+    def _feedback(
+        self, body: FeedbackBody, caller: ApiKey, stand_in_id: str | None
+    ) -> FeedbackReceived:
         return body.to_event(
-            tenant=caller.tenant, hasher=self.api.hasher, received_at=self.api.acceptor.now()
+            tenant=caller.tenant,
+            hasher=self.api.hasher,
+            received_at=self.api.acceptor.now(),
+            stand_in_id=stand_in_id,
         )
 
     def _interaction(self, body: InteractionBody, caller: ApiKey) -> InteractionServed:
@@ -123,15 +144,15 @@ def _parse(kind: type[B], raw: bytes) -> B:
         raise invalid(error) from error
 
 
-def _each(items: Sequence[Any], read: Callable[[Any], E]) -> list[E | Outcome]:
+def _each(items: Sequence[Any], read: Callable[[int, Any], E]) -> list[E | Outcome]:
     """Return an event, or why there is none, for each item: one never spoils the rest."""
     events: list[E | Outcome] = []
-    for item in items:
+    for index, item in enumerate(items):
         if isinstance(item, NoItem):
             events.append(Outcome(Status.REJECTED, None, item.reason))
             continue
         try:
-            events.append(read(item))
+            events.append(read(index, item))
         except ValidationError as error:
             events.append(Outcome(Status.REJECTED, None, invalid(error).detail))
     return events

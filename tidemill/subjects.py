@@ -34,7 +34,11 @@ class SubjectHasher:
 
     def subject(self, tenant: str, raw: str) -> str:
         """Return the hash of a raw id within its tenant: 32 hexadecimal characters."""
-        message = json.dumps([tenant, raw]).encode()
+        return self.keyed_hash(tenant, raw)
+
+    def keyed_hash(self, *parts: str) -> str:
+        """Return the hash of some texts, in order: 32 hexadecimal characters."""
+        message = json.dumps(parts).encode()
         return hmac.new(self._secret, message, hashlib.sha256).hexdigest()[:_HASH_CHARACTERS]
 
 
