@@ -7,7 +7,6 @@ from pydantic import ValidationError
 from tidemill.contracts.complaints import first_complaint
 from tidemill.errors import TidemillError
 
-RETRY_AFTER_S = "1"
 MEDIA_TYPE = "application/problem+json"
 
 _TITLES = {
@@ -34,6 +33,7 @@ class ProblemError(TidemillError):
         *,
         field: str | None = None,
         ids: dict[str, str | None] | None = None,
+        retry_after_s: int = 1,
     ) -> None:
         """Keep what the answer needs.
 
@@ -42,12 +42,14 @@ class ProblemError(TidemillError):
             detail: what was wrong, and what to do.
             field: the name of the field that was wrong.
             ids: of the record that the answer is about, under the names that a caller sends them.
+            retry_after_s: when to come again, where that helps.
         """
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.field = field
         self.ids = ids or {}
+        self.retry_after_s = retry_after_s
 
     @property
     def body(self) -> dict[str, Any]:
@@ -67,7 +69,7 @@ class ProblemError(TidemillError):
         """How to go on, where that helps."""
         if self.status == 401:
             return {"www-authenticate": "Bearer"}
-        return {"retry-after": RETRY_AFTER_S} if self.status in (429, 503) else {}
+        return {"retry-after": str(self.retry_after_s)} if self.status in (429, 503) else {}
 
 
 def invalid(error: ValidationError) -> ProblemError:

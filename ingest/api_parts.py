@@ -9,6 +9,7 @@ from ingest.acceptor import Acceptor
 from ingest.callers import Callers
 from ingest.idempotency import Idempotency
 from ingest.ledger_views import LedgerViews
+from ingest.quotas import Quotas
 from ingest.settings import IngestSettings
 from tidemill.storage.keys import ApiKey, Scope
 from tidemill.subjects import SubjectHasher
@@ -23,6 +24,7 @@ class Api:
     callers: Callers
     hasher: SubjectHasher
     idempotency: Idempotency
+    quotas: Quotas
     acceptor: Acceptor
     views: LedgerViews
     missing: Callable[[], list[str]]

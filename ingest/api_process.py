@@ -18,6 +18,7 @@ from ingest.callers import Callers
 from ingest.idempotency import Idempotency
 from ingest.ledger_views import LedgerViews
 from ingest.lookup import Lookup
+from ingest.quotas import Quotas
 from ingest.settings import IngestSettings
 from tidemill.contracts.events import TOPICS
 from tidemill.errors import EventLogError, StorageError
@@ -77,6 +78,7 @@ class Server:
             ),
             hasher=hasher,
             idempotency=Idempotency(hasher),
+            quotas=Quotas(settings.rate_limits),
             acceptor=self.acceptor,
             views=LedgerViews(self._database),
             missing=self.missing,

@@ -47,10 +47,12 @@ class Writing:
     async def post_feedback(self, request: Request) -> Response:
         """Take one feedback: 202 accepted, 200 duplicate, 409 conflict, 422, 503."""
         caller = await self.api.caller(request, Scope.FEEDBACK_WRITE)
+        self.api.quotas.charge_key(caller, 1)
         raw = await _read_body(request, self.api.settings.max_body_bytes)
         body = _parse(FeedbackBody, raw)
         with self._identity(request, caller) as stand_in_id:
             event = self._feedback(body, caller, stand_in_id)
+            self.api.quotas.charge_rater(event)
             (outcome,) = await self.api.acceptor.take_feedback([event])
         ids: dict[str, str | None] = {"feedback_id": event.feedback_id}
         if outcome.status is Status.CONFLICT and event.feedback_id == stand_in_id:
@@ -60,12 +62,14 @@ class Writing:
     async def post_feedback_batch(self, request: Request) -> Response:
         """Take many feedbacks: 207 with an item each, in order."""
         caller = await self.api.caller(request, Scope.FEEDBACK_WRITE)
-        items = await self._read_batch(request, "feedback")
+        items = await self._read_batch(request, "feedback", caller)
         with self._identity(request, caller) as identity:
 
             def read(index: int, item: Any) -> FeedbackReceived:
                 stand_in_id = None if identity is None else f"{identity}.{index}"
-                return self._feedback(FeedbackBody.model_validate(item), caller, stand_in_id)
+                event = self._feedback(FeedbackBody.model_validate(item), caller, stand_in_id)
+                self.api.quotas.charge_rater(event)
+                return event
 
             outcomes = await _take(_each(items, read), self.api.acceptor.take_feedback)
         return _answers(outcomes, lambda one: {"feedback_id": one})
@@ -73,6 +77,7 @@ class Writing:
     async def post_interaction(self, request: Request) -> Response:
         """Take one interaction that the product served itself."""
         caller = await self.api.caller(request, Scope.INTERACTIONS_WRITE)
+        self.api.quotas.charge_key(caller, 1)
         raw = await _read_body(request, self.api.settings.max_body_bytes)
         body = _parse(InteractionBody, raw)
         try:
@@ -85,7 +90,7 @@ class Writing:
     async def post_interaction_batch(self, request: Request) -> Response:
         """Take many interactions: 207 with an item each, in order."""
         caller = await self.api.caller(request, Scope.INTERACTIONS_WRITE)
-        items = await self._read_batch(request, "interactions")
+        items = await self._read_batch(request, "interactions", caller)
 
         def read(_: int, item: Any) -> InteractionServed:
             return self._interaction(InteractionBody.model_validate(item), caller)
@@ -114,14 +119,16 @@ class Writing:
             consent_default=self.api.settings.consent_default,
         )
 
-    async def _read_batch(self, request: Request, field: str) -> list[Any]:
+    async def _read_batch(self, request: Request, field: str, caller: ApiKey) -> list[Any]:
         raw = await _read_body(request, self.api.settings.max_batch_bytes)
-        return read_items(
+        items = read_items(
             raw,
             field=field,
             content_type=request.headers.get("content-type", ""),
             limit=self.api.settings.max_batch_items,
         )
+        self.api.quotas.charge_key(caller, len(items))
+        return items
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
@@ -155,6 +162,9 @@ def _each(items: Sequence[Any], read: Callable[[int, Any], E]) -> list[E | Outco
             events.append(read(index, item))
         except ValidationError as error:
             events.append(Outcome(Status.REJECTED, None, invalid(error).detail))
+        except ProblemError as problem:
+            # A rater over its limit; the id goes along, so that the repeat counts once.
+            events.append(Outcome(Status.RETRY, problem.ids.get("feedback_id"), problem.detail))
     return events
 
 

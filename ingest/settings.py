@@ -5,6 +5,21 @@ from pydantic import Field
 from tidemill.settings import Block
 
 
+class RateLimitSettings(Block):
+    """What each key and each rater may send to one API process; records, alone or in batches."""
+
+    key_per_s: float = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False)
+    """Records a second of one key; 0 = no limit."""
+    key_burst: int = Field(default=10_000, ge=1, le=10_000_000)
+    """Records that a key may send at once after a pause."""
+    rater_per_s: float = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False)
+    """Feedbacks a second of one rater; 0 = no limit."""
+    rater_burst: int = Field(default=100, ge=1, le=10_000_000)
+    """Feedbacks that a rater may give at once after a pause."""
+    remembered: int = Field(default=100_000, ge=1, le=10_000_000)
+    """Keys, and raters, that a process keeps count of; the longest quiet ones are forgotten."""
+
+
 class IngestSettings(Block):
     """The feedback API, the join and the closing of interactions."""
 
@@ -25,6 +40,7 @@ class IngestSettings(Block):
     """Items in one batch."""
     max_in_flight: int = Field(default=4096, ge=1)
     """Feedbacks and interactions on their way into the log; more get 429."""
+    rate_limits: RateLimitSettings = RateLimitSettings()
     append_timeout_s: float = Field(default=1.8, gt=0, le=60)
     """No acknowledgement of the log after this long: 503."""
     recent_ids: int = Field(default=100_000, ge=0)
