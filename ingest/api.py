@@ -12,6 +12,7 @@ from ingest.api_errors import MEDIA_TYPE, ProblemError
 from ingest.api_parts import Api
 from ingest.api_reading import Reading
 from ingest.api_schemas import FeedbackBody, InteractionBody
+from ingest.api_subjects import Subjects
 from ingest.api_writing import Writing
 from tidemill.errors import StorageError
 
@@ -32,7 +33,7 @@ def build_app(api: Api) -> FastAPI:
         },
     )
     add = app.add_api_route
-    writing, reading = Writing(api), Reading(api)
+    writing, reading, subjects = Writing(api), Reading(api), Subjects(api)
     feedback, interaction = _body_schema(FeedbackBody), _body_schema(InteractionBody)
     add("/v1/feedback", writing.post_feedback, methods=["POST"], openapi_extra=feedback)
     add("/v1/feedback:batch", writing.post_feedback_batch, methods=["POST"])
@@ -41,6 +42,8 @@ def build_app(api: Api) -> FastAPI:
     add("/v1/feedback/{feedback_id}", reading.get_feedback, methods=["GET"])
     add("/v1/interactions/{interaction_id}", reading.get_interaction, methods=["GET"])
     add("/v1/metrics-config", reading.get_metrics_config, methods=["GET"])
+    add("/v1/subjects/{subject:path}", subjects.delete_subject, methods=["DELETE"])
+    add("/v1/erasures/{request_id}", subjects.get_erasure, methods=["GET"])
     add("/health", reading.health, methods=["GET"])
     add("/ready", reading.ready, methods=["GET"])
     return app
@@ -64,8 +67,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _no_database(request: Request, error: Exception) -> Response:
-    _log.warning("the ledger cannot be read: %s", error)
-    return await _problem(request, ProblemError(503, "the ledger cannot be read now; try again"))
+    _log.warning("the database did not answer: %s", error)
+    return await _problem(request, ProblemError(503, "the database does not answer; try again"))
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

@@ -8,9 +8,9 @@ from fastapi import Request
 from ingest.acceptor import Acceptor
 from ingest.callers import Callers
 from ingest.idempotency import Idempotency
-from ingest.ledger_views import LedgerViews
 from ingest.quotas import Quotas
 from ingest.settings import IngestSettings
+from tidemill.storage.database import Database
 from tidemill.storage.keys import ApiKey, Scope
 from tidemill.subjects import SubjectHasher
 
@@ -26,7 +26,7 @@ class Api:
     idempotency: Idempotency
     quotas: Quotas
     acceptor: Acceptor
-    views: LedgerViews
+    database: Database
     missing: Callable[[], list[str]]
     """What keeps the process from being ready."""
 

@@ -16,7 +16,6 @@ from ingest.api import build_app
 from ingest.api_parts import Api
 from ingest.callers import Callers
 from ingest.idempotency import Idempotency
-from ingest.ledger_views import LedgerViews
 from ingest.lookup import Lookup
 from ingest.quotas import Quotas
 from ingest.settings import IngestSettings
@@ -80,7 +79,7 @@ class Server:
             idempotency=Idempotency(hasher),
             quotas=Quotas(settings.rate_limits),
             acceptor=self.acceptor,
-            views=LedgerViews(self._database),
+            database=self._database,
             missing=self.missing,
         )
 
@@ -138,7 +137,12 @@ class Server:
         missing = self.missing()
         pulse.ready = not missing
         pulse.detail = "; ".join(missing) or "takes feedback"
-        pulse.counters = dict(self.acceptor.num_answered) | {"in_flight": self.acceptor.in_flight}
+        rejected = self.api.callers.num_rejected
+        pulse.counters = (
+            dict(self.acceptor.num_answered)
+            | {f"rejected_{reason}": number for reason, number in rejected.items()}
+            | {"in_flight": self.acceptor.in_flight}
+        )
 
     def _write_counts(self) -> None:
         counts = dict(self.acceptor.num_acknowledged)

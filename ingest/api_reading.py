@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse, Response
 
 from ingest.api_errors import ProblemError
 from ingest.api_parts import Api
+from ingest.ledger_views import LedgerViews
 from tidemill.contracts.ids import is_feedback_id, is_interaction_id
 from tidemill.storage.keys import Scope
 
@@ -25,7 +26,8 @@ class Reading:
         if not is_feedback_id(feedback_id):
             # No database is asked for a text that it might refuse.
             raise ProblemError(404, "no feedback has such an id")
-        found = await asyncio.to_thread(self.api.views.feedback, caller.tenant, feedback_id)
+        views = LedgerViews(self.api.database)
+        found = await asyncio.to_thread(views.feedback, caller.tenant, feedback_id)
         if found is None:
             recent = self.api.acceptor.known_feedback.recall((caller.tenant, feedback_id))
             if recent is None:
@@ -40,7 +42,8 @@ class Reading:
         interaction_id = request.path_params["interaction_id"]
         if not is_interaction_id(interaction_id):
             raise ProblemError(404, "no interaction has such an id; it is <uuid>.<uuid>")
-        found = await asyncio.to_thread(self.api.views.interaction, caller.tenant, interaction_id)
+        views = LedgerViews(self.api.database)
+        found = await asyncio.to_thread(views.interaction, caller.tenant, interaction_id)
         if found is None:
             raise ProblemError(404, "no interaction with this id, or its record was not read yet")
         return JSONResponse(found)

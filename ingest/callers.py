@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -47,6 +48,8 @@ class Callers:
         self._fresh_s = fresh_s
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
+        self.num_rejected: Counter[str] = Counter()
+        """By reason; read from another thread."""
 
     async def require(self, authorization: str | None, scope: Scope) -> ApiKey:
         """Return the caller.
@@ -58,11 +61,14 @@ class Callers:
             return self._open
         kind, _, text = (authorization or "").partition(" ")
         if kind.lower() != "bearer" or not text:
+            self.num_rejected["no_key"] += 1
             raise ProblemError(401, "send `Authorization: Bearer tdm_...`; `tidemill keys create`")
         key = await self._look_up(text.strip())
         if key is None:
+            self.num_rejected["unknown_key"] += 1
             raise ProblemError(401, "this key is unknown or revoked")
         if not key.allows(scope):
+            self.num_rejected["missing_scope"] += 1
             raise ProblemError(403, f"this key lacks the scope {scope.value}")
         return key
 

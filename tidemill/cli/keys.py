@@ -1,10 +1,10 @@
-"""`tidemill keys create|list|revoke`: who may call the APIs."""
+"""`tidemill keys create|list|revoke|audit`: who may call the APIs."""
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -89,6 +89,45 @@ def revoke(
         typer.echo(f"no key {key_id} in use; see `tidemill keys list`", err=True)
         raise typer.Exit(1)
     typer.echo(f"{key_id} is revoked")
+
+
+@keys_app.command("audit")
+def audit(
+    ctx: typer.Context,
+    key: Annotated[str | None, typer.Option(help="Only of this id.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Tell who made and revoked keys, and when, oldest first."""
+    from tidemill.storage.keys import fetch_key_events
+
+    with _database(ctx) as (database, _), database.reading() as session:
+        rows = [
+            {
+                "at": row.at.isoformat(),
+                "action": row.action,
+                "id": row.public_id,
+                "tenant": row.tenant,
+                "scopes": list(row.scopes),
+                "label": row.label,
+                "actor": row.actor,
+            }
+            for row in fetch_key_events(session, public_id=key)
+        ]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    _print_table(rows)
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("at", "action", "id", "tenant", "scopes", "label", "by")
+    for row in rows:
+        cells = row | {"scopes": ", ".join(row["scopes"])}
+        table.add_row(*map(str, cells.values()))
+    Console().print(table)
 
 
 @contextmanager

@@ -30,7 +30,17 @@ def new_feedback_id() -> str:
     return str(uuid7())
 
 
+def new_erasure_id() -> str:
+    """Return a UUIDv7 for a request to erase."""
+    return str(uuid7())
+
+
 def is_trajectory_id(text: str) -> bool:
+    """Tell whether the text is a UUID in canonical lower-case form."""
+    return _UUID.fullmatch(text) is not None
+
+
+def is_erasure_id(text: str) -> bool:
     """Tell whether the text is a UUID in canonical lower-case form."""
     return _UUID.fullmatch(text) is not None
 

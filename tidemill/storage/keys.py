@@ -3,6 +3,7 @@
 A key reads `tdm_<public id>_<secret>`; the public id finds the row, the secret proves it.
 """
 
+import getpass
 import hashlib
 import hmac
 import secrets
@@ -16,7 +17,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tidemill.errors import ConfigurationError
-from tidemill.storage.tables import ApiKeyRow
+from tidemill.storage.tables import ApiKeyRow, KeyEventRow
 
 _PREFIX = "tdm"
 _PUBLIC_CHARACTERS = string.ascii_lowercase + string.digits
@@ -65,17 +66,16 @@ def create_key(
         )
     public_id = "".join(secrets.choice(_PUBLIC_CHARACTERS) for _ in range(_PUBLIC_LENGTH))
     secret = secrets.token_urlsafe(32)
-    session.add(
-        ApiKeyRow(
-            public_id=public_id,
-            secret_hash=_hash(secret),
-            tenant=tenant,
-            scopes=sorted(set(scopes)),
-            label=label,
-            created_at=now,
-            revoked_at=None,
-        )
+    row = ApiKeyRow(
+        public_id=public_id,
+        secret_hash=_hash(secret),
+        tenant=tenant,
+        scopes=sorted(set(scopes)),
+        label=label,
+        created_at=now,
+        revoked_at=None,
     )
+    session.add_all([row, _event(row, "created", now)])
     return public_id, f"{_PREFIX}_{public_id}_{secret}"
 
 
@@ -103,11 +103,40 @@ def fetch_keys(session: Session, *, tenant: str | None = None) -> list[ApiKeyRow
 
 def revoke_key(session: Session, public_id: str, *, now: datetime) -> bool:
     """Revoke a key for good; False = no such key, or revoked before."""
-    row = session.get(ApiKeyRow, public_id)
+    row = session.get(ApiKeyRow, public_id, with_for_update=True)
     if row is None or row.revoked_at is not None:
         return False
     row.revoked_at = now
+    session.add(_event(row, "revoked", now))
     return True
+
+
+def fetch_key_events(session: Session, *, public_id: str | None = None) -> list[KeyEventRow]:
+    """Return who made and revoked keys, oldest first, of one key or of all."""
+    query = select(KeyEventRow).order_by(KeyEventRow.id)
+    if public_id is not None:
+        query = query.where(KeyEventRow.public_id == public_id)
+    return list(session.scalars(query))
+
+
+def _event(row: ApiKeyRow, action: str, now: datetime) -> KeyEventRow:
+    return KeyEventRow(
+        public_id=row.public_id,
+        tenant=row.tenant,
+        action=action,
+        scopes=list(row.scopes),
+        label=row.label,
+        actor=_actor(),
+        at=now,
+    )
+
+
+def _actor() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container's user may have no name.
+        return "operator"
 
 
 def _hash(secret: str) -> str:

@@ -13,6 +13,7 @@ from tests.ingest_client import GOOD, INTERACTION, SERVED, Client
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS, TOPICS, FeedbackReceived
 from tidemill.contracts.ids import trajectory_of
 from tidemill.eventlog.opening import open_log
+from tidemill.process import Pulse
 from tidemill.rewards.metrics import MetricsFile
 from tidemill.storage.tables import FeedbackRow, InteractionRow, metadata
 
@@ -311,3 +312,11 @@ def test_acknowledged_records_are_counted_by_topic(client: Client) -> None:
     client.server._write_counts()
     assert client.server._written == {FEEDBACK: 1, INTERACTIONS: 1}
     assert set(client.server._written) <= set(TOPICS)
+
+
+def test_callers_that_were_turned_away_are_shown_in_the_heartbeat(client: Client) -> None:
+    client.post(GOOD)
+    client.post(GOOD, key="tdm_wrong")
+    pulse = Pulse(client.database, "ingest-api")
+    client.server._show(pulse)
+    assert pulse.counters == {"accepted": 1, "rejected_unknown_key": 1, "in_flight": 0}

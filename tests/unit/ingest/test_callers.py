@@ -82,3 +82,11 @@ def test_guessing_does_not_fill_the_memory() -> None:
 
     asyncio.run(guess())
     assert len(callers._seen) <= 10_000
+
+
+def test_rejections_are_counted_by_reason() -> None:
+    keys = Keys()
+    for header in (None, "Basic x", "Bearer tdm_x", "Bearer tdm_x", "Bearer tdm_w"):
+        keys.ask(header, Scope.READ)
+    keys.ask("Bearer tdm_w")
+    assert keys.callers.num_rejected == {"no_key": 2, "unknown_key": 2, "missing_scope": 1}

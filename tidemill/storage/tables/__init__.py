@@ -1,6 +1,6 @@
 """Typed tables, one module a concern. Import `metadata` from here: it knows them all."""
 
-from tidemill.storage.tables.access import ApiKeyRow
+from tidemill.storage.tables.access import ApiKeyRow, ErasureRequestRow, KeyEventRow
 from tidemill.storage.tables.base import Row
 from tidemill.storage.tables.ingest import (
     AcknowledgedCountRow,
@@ -32,12 +32,14 @@ __all__ = [
     "CanaryRow",
     "DeadLetterRow",
     "DuplicateDeliveryRow",
+    "ErasureRequestRow",
     "ExperienceRow",
     "ExperienceUseRow",
     "FeedbackRow",
     "GateRunRow",
     "HeartbeatRow",
     "InteractionRow",
+    "KeyEventRow",
     "LearnerStepRow",
     "LogOffsetRow",
     "PolicyTransitionRow",

@@ -42,6 +42,23 @@ def test_a_key_is_made_listed_and_revoked(settings: Path) -> None:
     database.close()
 
 
+def test_the_audit_tells_who_did_what(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "ann")
+    secret = call(settings, "create", "--scope", "read", "--label", "web").stdout.strip()
+    call(settings, "create", "--scope", "admin")
+    key_id = secret.split("_")[1]
+    call(settings, "revoke", key_id)
+    result = call(settings, "audit", "--json")
+    assert secret.split("_", 2)[2] not in result.stdout
+    rows = json.loads(result.stdout)
+    assert [row["action"] for row in rows] == ["created", "created", "revoked"]
+    assert {row["actor"] for row in rows} == {"ann"}
+    of_one = json.loads(call(settings, "audit", "--json", "--key", key_id).stdout)
+    assert of_one == [rows[0], rows[2]]
+    assert (of_one[0]["scopes"], of_one[0]["label"]) == (["read"], "web")
+    assert key_id in call(settings, "audit").stdout
+
+
 def test_a_key_may_belong_to_another_tenant(settings: Path) -> None:
     call(settings, "create", "--scope", "read", "--tenant", "other")
     (row,) = json.loads(call(settings, "list", "--json").stdout)

@@ -1,9 +1,19 @@
+import hashlib
+from datetime import timedelta
+
 import pytest
 
 from tests.factories import NOW
 from tidemill.errors import ConfigurationError
 from tidemill.storage.database import Database
-from tidemill.storage.keys import Scope, authenticate, create_key, fetch_keys, revoke_key
+from tidemill.storage.keys import (
+    Scope,
+    authenticate,
+    create_key,
+    fetch_key_events,
+    fetch_keys,
+    revoke_key,
+)
 from tidemill.storage.tables import ApiKeyRow
 
 
@@ -35,7 +45,10 @@ def test_only_a_hash_is_kept(database: Database) -> None:
     public_id, text = make(database, "read")
     with database.reading() as session:
         row = session.get_one(ApiKeyRow, public_id)
-    assert text.rpartition("_")[2] not in f"{row.secret_hash}{row.label}"
+    secret = text.removeprefix(f"tdm_{public_id}_")
+    assert (len(public_id), len(secret)) == (12, 43)
+    assert row.secret_hash == hashlib.sha256(secret.encode()).hexdigest()
+    assert secret not in f"{row.secret_hash}{row.label}"
 
 
 def test_any_other_text_is_nobody(database: Database) -> None:
@@ -54,6 +67,40 @@ def test_a_revoked_key_is_nobody_for_good(database: Database) -> None:
         assert not revoke_key(session, public_id, now=NOW)
         assert not revoke_key(session, "unknown", now=NOW)
         assert authenticate(session, text) is None
+
+
+def test_each_creation_and_revocation_is_kept(
+    any_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "ann")
+    first, second = make(any_database, "read")[0], make(any_database, "admin", tenant="other")[0]
+    for _ in range(2):
+        with any_database.transaction() as session:
+            revoke_key(session, first, now=NOW + timedelta(hours=1))
+    with any_database.reading() as session:
+        events = fetch_key_events(session)
+        (only,) = fetch_key_events(session, public_id=second)
+    found = [(one.public_id, one.action, one.tenant, one.scopes) for one in events]
+    assert found == [
+        (first, "created", "acme", ["read"]),
+        (second, "created", "other", ["admin"]),
+        (first, "revoked", "acme", ["read"]),
+    ]
+    assert {(one.actor, one.label) for one in events} == {("ann", "test")}
+    assert [one.at - NOW for one in events] == [timedelta(0), timedelta(0), timedelta(hours=1)]
+    assert only.public_id == second
+
+
+def test_a_user_without_a_name_is_the_operator(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody() -> str:
+        raise OSError("no name")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    make(database, "read")
+    with database.reading() as session:
+        assert fetch_key_events(session)[0].actor == "operator"
 
 
 @pytest.mark.parametrize("scopes", [(), ("everything",), ("read", "write")])
