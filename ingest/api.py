@@ -1,17 +1,18 @@
 """The HTTP API for feedback and for interactions of products that serve themselves."""
 
 import logging
+from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
+from ingest.api_document import build_document
 from ingest.api_errors import MEDIA_TYPE, ProblemError
 from ingest.api_parts import Api
 from ingest.api_reading import Reading
-from ingest.api_schemas import FeedbackBody, InteractionBody
 from ingest.api_subjects import Subjects
 from ingest.api_writing import Writing
 from tidemill.errors import StorageError
@@ -23,8 +24,11 @@ def build_app(api: Api) -> FastAPI:
     """Return the application around its parts."""
     app = FastAPI(
         title="Tidemill feedback API",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        # Without it an empty id would be answered with the way to another route.
+        redirect_slashes=False,
         exception_handlers={
             ProblemError: _problem,
             HTTPException: _http_error,
@@ -34,24 +38,29 @@ def build_app(api: Api) -> FastAPI:
     )
     add = app.add_api_route
     writing, reading, subjects = Writing(api), Reading(api), Subjects(api)
-    feedback, interaction = _body_schema(FeedbackBody), _body_schema(InteractionBody)
-    add("/v1/feedback", writing.post_feedback, methods=["POST"], openapi_extra=feedback)
+    add("/v1/feedback", writing.post_feedback, methods=["POST"])
     add("/v1/feedback:batch", writing.post_feedback_batch, methods=["POST"])
-    add("/v1/interactions", writing.post_interaction, methods=["POST"], openapi_extra=interaction)
+    add("/v1/interactions", writing.post_interaction, methods=["POST"])
     add("/v1/interactions:batch", writing.post_interaction_batch, methods=["POST"])
     add("/v1/feedback/{feedback_id}", reading.get_feedback, methods=["GET"])
     add("/v1/interactions/{interaction_id}", reading.get_interaction, methods=["GET"])
     add("/v1/metrics-config", reading.get_metrics_config, methods=["GET"])
     add("/v1/subjects/{subject:path}", subjects.delete_subject, methods=["DELETE"])
     add("/v1/erasures/{request_id}", subjects.get_erasure, methods=["GET"])
+    add("/openapi.json", _openapi, methods=["GET"])
     add("/health", reading.health, methods=["GET"])
     add("/ready", reading.ready, methods=["GET"])
     return app
 
 
-def _body_schema(kind: type[BaseModel]) -> dict[str, Any]:
-    content = {"application/json": {"schema": kind.model_json_schema()}}
-    return {"requestBody": {"required": True, "content": content}}
+async def _openapi(_: Request) -> Response:
+    return JSONResponse(_document())
+
+
+@cache
+def _document() -> dict[str, Any]:
+    # Asked for without a key, so it must cost nothing.
+    return build_document(version("tidemill"))
 
 
 async def _problem(_: Request, error: Exception) -> Response:

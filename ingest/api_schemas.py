@@ -5,7 +5,7 @@ import json
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ingest.decoding import is_storable
 from tidemill.contracts.events import (
@@ -25,6 +25,9 @@ from tidemill.contracts.events import (
     VersionText,
 )
 from tidemill.contracts.ids import (
+    FEEDBACK_ID_PATTERN,
+    UUID_PATTERN,
+    VERSION_PATTERN,
     is_feedback_id,
     is_interaction_id,
     is_trajectory_id,
@@ -42,7 +45,15 @@ def _clean(text: str) -> str:
     return text
 
 
+def _described(pattern: str) -> WithJsonSchema:
+    # For the published schema; what is refused, and in which words, the validators below decide.
+    return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
+
+
 Text = Annotated[str, AfterValidator(_clean)]
+FeedbackId = Annotated[str, _described(FEEDBACK_ID_PATTERN)]
+TrajectoryId = Annotated[str, _described(UUID_PATTERN)]
+InteractionId = Annotated[str, _described(rf"{UUID_PATTERN}\.{UUID_PATTERN}")]
 
 
 class Body(BaseModel):
@@ -54,10 +65,10 @@ class Body(BaseModel):
 class FeedbackBody(Body):
     """One user signal as a product sends it."""
 
-    feedback_id: str | None = None
+    feedback_id: FeedbackId | None = None
     """The product's own id of the event; makes a repeat harmless."""
-    interaction_id: str | None = None
-    trajectory_id: str | None = None
+    interaction_id: InteractionId | None = None
+    trajectory_id: TrajectoryId | None = None
     metric: Annotated[Text, Field(min_length=1, max_length=128)]
     value: FeedbackValue
     source: FeedbackSource = FeedbackSource.END_USER
@@ -125,14 +136,14 @@ class FeedbackBody(Body):
 class InteractionBody(Body):
     """One completion that the product served itself."""
 
-    interaction_id: str | None = None
-    trajectory_id: str | None = None
+    interaction_id: InteractionId | None = None
+    trajectory_id: TrajectoryId | None = None
     turn: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     model: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
     subject: Annotated[Text, Field(min_length=1, max_length=256)] | None = None
     """Raw id of the end user; only its keyed hash is kept."""
     consent: bool | None = None
-    policy_version: VersionText
+    policy_version: Annotated[VersionText, _described(VERSION_PATTERN)]
     """The version that produced the completion."""
     content: Content
     context: Annotated[Text, Field(min_length=1, max_length=256)] | None = None

@@ -10,9 +10,13 @@ from typing import Self
 
 from uuid_utils import uuid7
 
-_VERSION = re.compile(r"v(0|[1-9][0-9]{0,17})-([0-9a-f]{12})")
-_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_FEEDBACK_ID = re.compile(r"[A-Za-z0-9_.:\-]{1,128}")
+VERSION_PATTERN = r"v(0|[1-9][0-9]{0,17})-([0-9a-f]{12})"
+UUID_PATTERN = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+FEEDBACK_ID_PATTERN = r"[A-Za-z0-9_.:\-]{1,128}"
+
+_VERSION = re.compile(VERSION_PATTERN)
+_UUID = re.compile(UUID_PATTERN)
+_FEEDBACK_ID = re.compile(FEEDBACK_ID_PATTERN)
 
 
 def new_trajectory_id() -> str:
