@@ -16,13 +16,22 @@
     |   |-- PolicyNotFoundError
     |   |-- NoChampionError                           nothing passed the offline suite yet
     |   `-- IllegalTransitionError                    e.g. rejected -> champion
-    `-- LearningError
-        |-- EstimatorError                            (also ValueError) an estimator on unfit data
-        `-- NonFiniteError                            NaN or infinity: the step is refused
+    |-- LearningError
+    |   |-- EstimatorError                            (also ValueError) an estimator on unfit data
+    |   `-- NonFiniteError                            NaN or infinity: the step is refused
+    `-- DeliveryError                                 a client could not hand a record over
+        |-- InvalidRecordError                        (also ValueError) no API would take it
+        |-- RefusedError                              the API said no: do not send it again
+        |-- UnacknowledgedError                       send it again, with the same id
+        |-- OutboxFullError                           too much waits to be sent
+        `-- ClientClosedError                         the client was closed before
 
 Bad data is not an exception: it is a dead letter with a reason.
 Messages say what was wrong, the value, and what to do.
 """
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 class TidemillError(Exception):
@@ -99,3 +108,58 @@ class EstimatorError(LearningError, ValueError):
 
 class NonFiniteError(LearningError):
     """A loss, gradient or log-prob is NaN or infinite; the step is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why the feedback API refused: the fields of its `application/problem+json` (RFC 9457)."""
+
+    status: int
+    """Of HTTP."""
+    title: str
+    detail: str
+    """What was wrong, and what to do."""
+    type: str = "about:blank"
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Of the record that the answer is about, where it names them."""
+    field: str | None = None
+    """The name of the field that was wrong."""
+
+    def __str__(self) -> str:
+        """Return it as one line."""
+        where = "" if self.field is None else f" (field {self.field})"
+        return f"{self.status} {self.title}: {self.detail}{where}"
+
+
+class DeliveryError(TidemillError):
+    """The client could not hand a record over; the message and `problem` say why."""
+
+    def __init__(self, message: str, *, problem: Problem | None = None) -> None:
+        """Keep what the feedback API said, where it said something."""
+        super().__init__(message)
+        self.problem = problem
+
+
+class InvalidRecordError(DeliveryError, ValueError):
+    """A record that the feedback API could never take; nothing was sent."""
+
+
+class RefusedError(DeliveryError):
+    """The feedback API refused a record for good; sending it again does not help."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Keep the problem; it is also the message."""
+        super().__init__(str(problem), problem=problem)
+        self.problem: Problem = problem
+
+
+class UnacknowledgedError(DeliveryError):
+    """All attempts failed; the record may be stored or not: send it again with the same id."""
+
+
+class OutboxFullError(DeliveryError):
+    """As much feedback as allowed waits to be sent; this one was not taken, the others stay."""
+
+
+class ClientClosedError(DeliveryError):
+    """The client was closed; make a new one."""

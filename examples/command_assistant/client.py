@@ -1,6 +1,5 @@
-"""How the product talks to Tidemill: the official `openai` client, and HTTP for feedback."""
+"""How the product talks to Tidemill: the official `openai` client, and `tidemill.client`."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +9,27 @@ from typing import Any
 import httpx
 import openai
 
+from tidemill.client import (
+    AsyncFeedbackClient,
+    Feedback,
+    Options,
+    RefusedError,
+    Status,
+    UnacknowledgedError,
+)
 from tidemill.environments.base import Task
 
 BEHAVIOUR_TEMPERATURE = 1.0
 """Untruncated sampling at 1: what is learned from is what users meet."""
 MAX_TOKENS = 48
-_ATTEMPTS = 6
+_SENDING = Options(
+    timeout_s=10.0,
+    attempts=6,
+    backoff_first_s=0.2,
+    max_connections=128,
+    max_idle_connections=64,
+)
+"""Six attempts over some three seconds on average: longer than a restart of the feedback API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +66,27 @@ class Product:
     """The example product's connection to Tidemill."""
 
     def __init__(self, access: Access, *, model: str = "tide") -> None:
-        limits = httpx.Limits(max_connections=128, max_keepalive_connections=64)
         self._openai = openai.AsyncOpenAI(
             base_url=f"{access.serving}/v1",
             api_key=access.keys["completions"],
             max_retries=0,
             timeout=120.0,
         )
-        self._feedback = httpx.AsyncClient(
+        key = access.keys["feedback:write"]
+        self._feedback = AsyncFeedbackClient(access.feedback, key, options=_SENDING)
+        # The client sends no garbage.
+        self._garbage = httpx.AsyncClient(
             base_url=access.feedback,
-            headers={"authorization": f"Bearer {access.keys['feedback:write']}"},
-            limits=limits,
-            timeout=10.0,
+            headers={"authorization": f"Bearer {key}"},
+            timeout=_SENDING.timeout_s,
         )
         self._model = model
 
     async def aclose(self) -> None:
         """Close all connections."""
         await self._openai.close()
-        await self._feedback.aclose()
+        await self._feedback.close()
+        await self._garbage.aclose()
 
     async def ask(
         self, task: Task, *, subject: str, model: str | None = None, consent: str = "yes"
@@ -98,28 +114,18 @@ class Product:
             policy_version=raw.headers["x-tidemill-policy-version"],
         )
 
-    async def tell(self, feedback: Mapping[str, Any]) -> int:
-        """Send feedback; on a failure try again with the same id. Return the last status, 0 = none.
-
-        A repeat is harmless: the feedback id makes it one and the same event.
-        """
-        status = 0
-        for attempt in range(_ATTEMPTS):
-            try:
-                response = await self._feedback.post("/v1/feedback", json=feedback)
-            except httpx.HTTPError:
-                status = 0
-            else:
-                status = response.status_code
-                if status < 500 and status != 429:
-                    return status
-            await asyncio.sleep(0.1 * 2**attempt)
-        return status
+    async def tell(self, feedback: Feedback) -> int:
+        """Send feedback until it is answered for good; return the last status, 0 = none."""
+        try:
+            receipt = await self._feedback.send(feedback)
+        except (RefusedError, UnacknowledgedError) as error:
+            return 0 if error.problem is None else error.problem.status
+        return 202 if receipt.status is Status.ACCEPTED else 200
 
     async def tell_garbage(self, body: bytes) -> int:
         """Post bytes that are no feedback, once; return the status, 0 = none."""
         try:
-            return (await self._feedback.post("/v1/feedback", content=body)).status_code
+            return (await self._garbage.post("/v1/feedback", content=body)).status_code
         except httpx.HTTPError:
             return 0
 

@@ -13,6 +13,7 @@ from examples.command_assistant.client import Answer, Product
 from examples.command_assistant.tally import Tally
 from examples.command_assistant.tasks import draw_task
 from examples.command_assistant.taste import Taste, draw_taste
+from tidemill.client import Feedback
 from tidemill.environments.base import Split, Task
 
 METRIC = "accepted"
@@ -146,11 +147,11 @@ class Crowd:
             self._tally.told(await self._product.tell_garbage(self._random.randbytes(40)))
             await asyncio.sleep(0.5)
 
-    def _feedback(self, answer: Answer, rater: str, *, value: bool) -> dict[str, object]:
-        return {
-            "feedback_id": str(UUID(int=self._random.getrandbits(128))),
-            "interaction_id": answer.interaction_id,
-            "metric": METRIC,
-            "value": value,
-            "rater": rater,
-        }
+    def _feedback(self, answer: Answer, rater: str, *, value: bool) -> Feedback:
+        return Feedback(
+            feedback_id=str(UUID(int=self._random.getrandbits(128))),
+            interaction_id=answer.interaction_id,
+            metric=METRIC,
+            value=value,
+            rater=rater,
+        )

@@ -1,7 +1,6 @@
 import asyncio
 import random
 from collections import Counter
-from typing import Any
 
 import openai
 import pytest
@@ -12,6 +11,7 @@ from examples.command_assistant.tally import Tally
 from examples.command_assistant.taste import MAJORITY
 from examples.command_assistant.tools import answer_text
 from examples.command_assistant.users import MALICIOUS, Crowd, Habits, draw_users, noisy_vote
+from tidemill.client import Feedback
 
 FAST = Habits(arriving_s=0.01, think_s=0.06, late_s=0.06, repeats=0.2, changes=0.1)
 
@@ -22,7 +22,7 @@ class ObligingProduct:
     def __init__(self, *, fails_every: int = 0) -> None:
         self.fails_every = fails_every
         self.subjects: list[str] = []
-        self.feedback: list[dict[str, Any]] = []
+        self.feedback: list[Feedback] = []
         self.garbage = 0
         self.in_flight = 0
         self.most_in_flight = 0
@@ -42,7 +42,7 @@ class ObligingProduct:
             text=text, interaction_id=f"i{len(self.subjects)}", policy_version="v1-000000000000"
         )
 
-    async def tell(self, feedback: dict[str, Any]) -> int:
+    async def tell(self, feedback: Feedback) -> int:
         self.feedback.append(feedback)
         return 202
 
@@ -88,12 +88,12 @@ def test_equal_seeds_give_equal_people() -> None:
 def test_users_ask_and_some_of_them_vote() -> None:
     product = ObligingProduct()
     tally = _talk(product)
-    honest = [body for body in product.feedback if body["rater"] != MALICIOUS]
+    honest = [body for body in product.feedback if body.rater != MALICIOUS]
     assert product.most_in_flight >= 8
     assert tally.requests == len(product.subjects) > 100
     assert 0 < len(honest) < tally.requests
     assert tally.feedback_sent == len(product.feedback)
-    assert sum(body["value"] for body in honest) / len(honest) > 0.7
+    assert sum(bool(body.value) for body in honest) / len(honest) > 0.7
 
 
 def test_nobody_asks_twice_before_all_have_asked() -> None:
@@ -106,9 +106,9 @@ def test_nobody_asks_twice_before_all_have_asked() -> None:
 def test_repeats_carry_the_same_id_and_body() -> None:
     product = ObligingProduct()
     _talk(product)
-    by_id: dict[str, list[dict[str, Any]]] = {}
+    by_id: dict[str, list[Feedback]] = {}
     for body in product.feedback:
-        by_id.setdefault(body["feedback_id"], []).append(body)
+        by_id.setdefault(body.feedback_id, []).append(body)
     repeated = [bodies for bodies in by_id.values() if len(bodies) > 1]
     assert repeated
     assert all(body == bodies[0] for bodies in repeated for body in bodies)
@@ -117,9 +117,9 @@ def test_repeats_carry_the_same_id_and_body() -> None:
 def test_one_user_floods_false_votes_and_garbage() -> None:
     product = ObligingProduct()
     _talk(product)
-    bodies = [body for body in product.feedback if body["rater"] == MALICIOUS]
+    bodies = [body for body in product.feedback if body.rater == MALICIOUS]
     assert len(bodies) >= 3
-    assert not any(body["value"] for body in bodies)
+    assert not any(bool(body.value) for body in bodies)
     assert product.garbage >= 1
 
 
