@@ -1,6 +1,7 @@
 """The HTTP API for feedback and for interactions of products that serve themselves."""
 
 import logging
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -15,13 +16,25 @@ from ingest.api_parts import Api
 from ingest.api_reading import Reading
 from ingest.api_subjects import Subjects
 from ingest.api_writing import Writing
+from ingest.front import Front, Handler
 from tidemill.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
 
-def build_app(api: Api) -> FastAPI:
+def build_app(api: Api) -> Front:
     """Return the application around its parts."""
+    writing = Writing(api)
+    posts: dict[str, Handler] = {
+        "/v1/feedback": writing.post_feedback,
+        "/v1/feedback:batch": writing.post_feedback_batch,
+        "/v1/interactions": writing.post_interaction,
+        "/v1/interactions:batch": writing.post_interaction_batch,
+    }
+    return Front(_build_routes(api, posts), posts, _answer_error)
+
+
+def _build_routes(api: Api, posts: Mapping[str, Handler]) -> FastAPI:
     app = FastAPI(
         title="Tidemill feedback API",
         openapi_url=None,
@@ -29,19 +42,12 @@ def build_app(api: Api) -> FastAPI:
         redoc_url=None,
         # Without it an empty id would be answered with the way to another route.
         redirect_slashes=False,
-        exception_handlers={
-            ProblemError: _problem,
-            HTTPException: _http_error,
-            StorageError: _no_database,
-            Exception: _unexpected,
-        },
+        exception_handlers=dict(_HANDLERS.items()),
     )
     add = app.add_api_route
-    writing, reading, subjects = Writing(api), Reading(api), Subjects(api)
-    add("/v1/feedback", writing.post_feedback, methods=["POST"])
-    add("/v1/feedback:batch", writing.post_feedback_batch, methods=["POST"])
-    add("/v1/interactions", writing.post_interaction, methods=["POST"])
-    add("/v1/interactions:batch", writing.post_interaction_batch, methods=["POST"])
+    reading, subjects = Reading(api), Subjects(api)
+    for path, handler in posts.items():
+        add(path, handler, methods=["POST"])
     add("/v1/feedback/{feedback_id}", reading.get_feedback, methods=["GET"])
     add("/v1/interactions/{interaction_id}", reading.get_interaction, methods=["GET"])
     add("/v1/metrics-config", reading.get_metrics_config, methods=["GET"])
@@ -83,3 +89,19 @@ async def _no_database(request: Request, error: Exception) -> Response:
 async def _unexpected(request: Request, error: Exception) -> Response:
     _log.error("a request failed", exc_info=error)
     return await _problem(request, ProblemError(500, "this failed here; see the log of ingest-api"))
+
+
+_HANDLERS: dict[type[Exception], Any] = {
+    ProblemError: _problem,
+    HTTPException: _http_error,
+    StorageError: _no_database,
+    Exception: _unexpected,
+}
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    for kind, handler in _HANDLERS.items():
+        if isinstance(error, kind):
+            answer: Response = await handler(request, error)
+            return answer
+    raise error

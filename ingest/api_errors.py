@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ingest.api_schemas import SENTENCES
 from tidemill.contracts.complaints import first_complaint
 from tidemill.errors import TidemillError
 
@@ -74,7 +75,7 @@ class ProblemError(TidemillError):
 
 def invalid(error: ValidationError) -> ProblemError:
     """Turn the first complaint into an answer; the caller's input is not repeated."""
-    found = first_complaint(error)
+    found = first_complaint(error, sentences=SENTENCES)
     field = None if found.field is None else printable(found.field)
     if found.is_unknown_field:
         return ProblemError(422, f"unknown field {field}; see docs/api.md", field=field)

@@ -7,21 +7,23 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fastapi import Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel, ValidationError
+from pydantic_core import to_json
 
 from ingest.acceptor import Outcome, Status
 from ingest.api_errors import ProblemError, invalid
 from ingest.api_parts import Api
 from ingest.api_schemas import FeedbackBody, InteractionBody
-from ingest.batch_bodies import NoItem, read_items
+from ingest.batch_bodies import read_items
+from ingest.feedback_records import FeedbackRecord, build_record
 from ingest.idempotency import HEADER
-from tidemill.contracts.events import Event, FeedbackReceived, InteractionServed
+from tidemill.contracts.events import InteractionServed
 from tidemill.contracts.ids import trajectory_of
 from tidemill.storage.keys import ApiKey, Scope
 
 B = TypeVar("B", bound=BaseModel)
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=FeedbackRecord | InteractionServed)
 
 _LENGTH = re.compile("[0-9]{1,18}")
 
@@ -51,11 +53,11 @@ class Writing:
         raw = await _read_body(request, self.api.settings.max_body_bytes)
         body = _parse(FeedbackBody, raw)
         with self._identity(request, caller) as stand_in_id:
-            event = self._feedback(body, caller, stand_in_id)
-            self.api.quotas.charge_rater(event)
-            (outcome,) = await self.api.acceptor.take_feedback([event])
-        ids: dict[str, str | None] = {"feedback_id": event.feedback_id}
-        if outcome.status is Status.CONFLICT and event.feedback_id == stand_in_id:
+            record = self._record(body, caller, stand_in_id)
+            self.api.quotas.charge_rater(record)
+            (outcome,) = await self.api.acceptor.take_feedback([record])
+        ids: dict[str, str | None] = {"feedback_id": record.feedback_id}
+        if outcome.status is Status.CONFLICT and record.feedback_id == stand_in_id:
             raise ProblemError(422, "this key was sent with another body", field=HEADER, ids=ids)
         return _answer(outcome, ids)
 
@@ -65,11 +67,11 @@ class Writing:
         items = await self._read_batch(request, "feedback", caller)
         with self._identity(request, caller) as identity:
 
-            def read(index: int, item: Any) -> FeedbackReceived:
+            def read(index: int, item: Any) -> FeedbackRecord:
                 stand_in_id = None if identity is None else f"{identity}.{index}"
-                event = self._feedback(FeedbackBody.model_validate(item), caller, stand_in_id)
-                self.api.quotas.charge_rater(event)
-                return event
+                record = self._record(_validate(FeedbackBody, item), caller, stand_in_id)
+                self.api.quotas.charge_rater(record)
+                return record
 
             outcomes = await _take(_each(items, read), self.api.acceptor.take_feedback)
         return _answers(outcomes, lambda one: {"feedback_id": one})
@@ -93,7 +95,7 @@ class Writing:
         items = await self._read_batch(request, "interactions", caller)
 
         def read(_: int, item: Any) -> InteractionServed:
-            return self._interaction(InteractionBody.model_validate(item), caller)
+            return self._interaction(_validate(InteractionBody, item), caller)
 
         outcomes = await _take(_each(items, read), self.api.acceptor.take_interactions)
         return _answers(outcomes, _interaction_ids)
@@ -101,10 +103,11 @@ class Writing:
     def _identity(self, request: Request, caller: ApiKey) -> AbstractContextManager[str | None]:
         return self.api.idempotency.hold(request.headers.get(HEADER), caller)
 
-    def _feedback(
+    def _record(
         self, body: FeedbackBody, caller: ApiKey, stand_in_id: str | None
-    ) -> FeedbackReceived:
-        return body.to_event(
+    ) -> FeedbackRecord:
+        return build_record(
+            body,
             tenant=caller.tenant,
             hasher=self.api.hasher,
             received_at=self.api.acceptor.now(),
@@ -151,13 +154,14 @@ def _parse(kind: type[B], raw: bytes) -> B:
         raise invalid(error) from error
 
 
+def _validate(kind: type[B], item: Any) -> B:
+    return kind.model_validate_json(item) if isinstance(item, bytes) else kind.model_validate(item)
+
+
 def _each(items: Sequence[Any], read: Callable[[int, Any], E]) -> list[E | Outcome]:
-    """Return an event, or why there is none, for each item: one never spoils the rest."""
+    """Return a record, or why there is none, for each item: one never spoils the rest."""
     events: list[E | Outcome] = []
     for index, item in enumerate(items):
-        if isinstance(item, NoItem):
-            events.append(Outcome(Status.REJECTED, None, item.reason))
-            continue
         try:
             events.append(read(index, item))
         except ValidationError as error:
@@ -180,7 +184,7 @@ def _answer(outcome: Outcome, ids: dict[str, str | None]) -> Response:
     if status >= 400:
         # With the ids: whoever sent none must send these again, or the repeat counts twice.
         raise ProblemError(status, outcome.reason or outcome.status.value, ids=ids)
-    return JSONResponse(ids | {"status": outcome.status.value}, status)
+    return _json(ids | {"status": outcome.status.value}, status)
 
 
 def _answers(
@@ -192,7 +196,11 @@ def _answers(
         | {"reason": one.reason}
         for index, one in enumerate(outcomes)
     ]
-    return JSONResponse({"items": items}, 207)
+    return _json({"items": items}, 207)
+
+
+def _json(body: Any, status: int) -> Response:
+    return Response(to_json(body), status, media_type="application/json")
 
 
 def _in_batch(status: Status) -> str:

@@ -1,6 +1,5 @@
 """What a batch request holds: one JSON document, or a line for each item (NDJSON). Pure."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import from_json
@@ -10,15 +9,8 @@ from ingest.api_errors import ProblemError, printable
 NDJSON = "application/x-ndjson"
 
 
-@dataclass(frozen=True, slots=True)
-class NoItem:
-    """A line that is no JSON: rejected by itself, whatever the others are."""
-
-    reason: str
-
-
 def read_items(raw: bytes, *, field: str, content_type: str, limit: int) -> list[Any]:
-    """Return the items of a batch in order, each as parsed or a `NoItem`.
+    """Return the items of a batch, in order.
 
     Args:
         raw: the body.
@@ -26,13 +18,17 @@ def read_items(raw: bytes, *, field: str, content_type: str, limit: int) -> list
         content_type: as the client said it; anything but NDJSON is one JSON document.
         limit: most items.
 
+    Returns:
+        Each as parsed, or the `bytes` of its line, not parsed yet: whoever validates a line parses
+        it in the same go, and a broken one spoils no other.
+
     Raises:
         ProblemError: no items, too many, or a document of another form.
     """
     if content_type.partition(";")[0].strip().lower() == NDJSON:
         lines = [line for line in raw.split(b"\n") if line.strip()]
         _check_count(len(lines), field, limit)
-        return [_line(line) for line in lines]
+        return lines
     try:
         document = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
@@ -44,13 +40,6 @@ def read_items(raw: bytes, *, field: str, content_type: str, limit: int) -> list
         raise ProblemError(422, f"{field} must be a list", field=field)
     _check_count(len(items), field, limit)
     return items
-
-
-def _line(line: bytes) -> Any:
-    try:
-        return from_json(line, allow_inf_nan=False)
-    except ValueError as error:
-        return NoItem(printable(f"not JSON: {error}"))
 
 
 def _check_count(number: int, field: str, limit: int) -> None:

@@ -19,12 +19,26 @@ V = TypeVar("V")
 
 
 class Lookup(Generic[K, V]):
-    """Answers on the event loop; the queries run in a thread, one at a time."""
+    """Answers on the event loop; longer queries run in a thread, one at a time."""
 
-    def __init__(self, fetch: Callable[[Collection[K]], Mapping[K, V]], *, size: int) -> None:
-        """Ask `fetch` for what is not among the `size` newest known ids."""
+    def __init__(
+        self,
+        fetch: Callable[[Collection[K]], Mapping[K, V]],
+        *,
+        size: int,
+        num_at_once: int = 0,
+    ) -> None:
+        """Remember ids.
+
+        Args:
+            fetch: asks the database.
+            size: how many of the newest known ids need no question.
+            num_at_once: so few ids are asked for on the event loop itself, because that takes less
+                time than a thread's answer (SQLite); 0 = never.
+        """
         self._fetch = fetch
         self._size = size
+        self._num_at_once = num_at_once
         self._recent: OrderedDict[K, V] = OrderedDict()
         self._waiting: dict[K, asyncio.Future[V | None]] = {}
         self._runner: asyncio.Task[None] | None = None
@@ -35,6 +49,8 @@ class Lookup(Generic[K, V]):
         missing = [key for key in keys if key not in known]
         if not missing:
             return known
+        if len(missing) <= self._num_at_once:
+            return known | self._ask(missing)
         loop = asyncio.get_running_loop()
         futures = {key: self._waiting.setdefault(key, loop.create_future()) for key in missing}
         if self._runner is None:
@@ -69,10 +85,15 @@ class Lookup(Generic[K, V]):
     async def _answer(self, batch: dict[K, "asyncio.Future[V | None]"]) -> None:
         found: Mapping[K, V] = {}
         try:
-            found = await asyncio.to_thread(self._fetch, tuple(batch))
-        except StorageError as error:
-            _log.warning("cannot look up known ids: %s", error)
+            found = await asyncio.to_thread(self._ask, tuple(batch))
         finally:
             for key, future in batch.items():
                 if not future.done():
                     future.set_result(found.get(key))
+
+    def _ask(self, keys: Collection[K]) -> dict[K, V]:
+        try:
+            return dict(self._fetch(keys))
+        except StorageError as error:
+            _log.warning("cannot look up known ids: %s", error)
+            return {}

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from math import ceil
 
 from ingest.api_errors import ProblemError
+from ingest.feedback_records import FeedbackRecord
 from ingest.rate_limits import Buckets
 from ingest.settings import RateLimitSettings
-from tidemill.contracts.events import FeedbackReceived
 from tidemill.storage.keys import ApiKey
 
 
@@ -37,17 +37,17 @@ class Quotas:
         if wait_s > 0:
             raise _too_much("this key", wait_s)
 
-    def charge_rater(self, event: FeedbackReceived) -> None:
+    def charge_rater(self, one: FeedbackRecord) -> None:
         """Count a feedback of a rater; what names no rater is not counted.
 
         Raises:
             ProblemError: 429, the rater has given too much.
         """
-        if event.rater is None:
+        if one.rater is None:
             return
-        wait_s = self._raters.take((event.tenant, event.rater), 1, now_s=self._clock())
+        wait_s = self._raters.take((one.tenant, one.rater), 1, now_s=self._clock())
         if wait_s > 0:
-            ids: dict[str, str | None] = {"feedback_id": event.feedback_id}
+            ids: dict[str, str | None] = {"feedback_id": one.feedback_id}
             raise _too_much("this rater", wait_s, ids=ids)
 
 

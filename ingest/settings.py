@@ -40,6 +40,8 @@ class IngestSettings(Block):
     """Items in one batch."""
     max_in_flight: int = Field(default=4096, ge=1)
     """Feedbacks and interactions on their way into the log; more get 429."""
+    max_in_flight_bytes: int = Field(default=67_108_864, ge=1024)
+    """The same in bytes."""
     rate_limits: RateLimitSettings = RateLimitSettings()
     append_timeout_s: float = Field(default=1.8, gt=0, le=60)
     """No acknowledgement of the log after this long: 503."""

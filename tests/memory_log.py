@@ -1,6 +1,6 @@
 """A log in memory whose append times a test chooses; it has the protocols of `eventlog.base`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -9,8 +9,10 @@ from tests.factories import NOW
 from tidemill.contracts.codec import encode
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS, Event, InteractionServed
 from tidemill.eventlog.base import (
+    Appended,
     Bounds,
     EventSink,
+    NewRecord,
     Position,
     PositionLoader,
     Record,
@@ -90,6 +92,11 @@ class MemorySink:
         record = self.log.put_bytes(topic, key, value)
         done: Future[Position] = Future()
         done.set_result(Position(topic, record.partition, record.offset, record.appended_at))
+        return done
+
+    def append_all(self, topic: str, records: Sequence[NewRecord]) -> Future[list[Appended]]:
+        done: Future[list[Appended]] = Future()
+        done.set_result([self.append(topic, one.key, one.value).result() for one in records])
         return done
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 The key stays on this installation; without it a hash cannot be turned back by trying names.
 """
 
-import hashlib
 import hmac
 import json
 import os
@@ -39,7 +38,7 @@ class SubjectHasher:
     def keyed_hash(self, *parts: str) -> str:
         """Return the hash of some texts, in order: 32 hexadecimal characters."""
         message = json.dumps(parts).encode()
-        return hmac.new(self._secret, message, hashlib.sha256).hexdigest()[:_HASH_CHARACTERS]
+        return hmac.digest(self._secret, message, "sha256").hex()[:_HASH_CHARACTERS]
 
 
 def load_or_create_secret(shared: SharedSettings) -> bytes:

@@ -4,6 +4,7 @@ Pydantic tries every form that a feedback's `value` may have and complains about
 the complaint about the form that was meant helps; where none was meant, the list of forms does.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,9 +35,20 @@ class Complaint:
         return self.message if self.field is None else f"{self.field}: {self.message}"
 
 
-def first_complaint(error: ValidationError) -> Complaint:
-    """Return the complaint that helps whoever wrote the document."""
-    first = error.errors(include_url=False, include_context=False)[0]
+def first_complaint(
+    error: ValidationError, *, sentences: Mapping[str, str] | None = None
+) -> Complaint:
+    """Return the complaint that helps whoever wrote the document.
+
+    Args:
+        error: of pydantic.
+        sentences: what to say instead of a pattern that a text does not match.
+    """
+    first = error.errors(include_url=False)[0]
+    if first["type"] == "string_pattern_mismatch":
+        sentence = (sentences or {}).get(first["ctx"]["pattern"])
+        if sentence is not None:
+            return Complaint(_place(first["loc"]), sentence)
     place = first["loc"]
     if place[0:1] == ("value",) and len(place) > 1:
         # The first form of the union is a plain boolean: its input is the whole value.
@@ -57,9 +69,13 @@ def _of_value(value: Any) -> Complaint:
 
 
 def _complaint(details: Any, *prefix: str) -> Complaint:
-    field = ".".join(str(part) for part in (*prefix, *details["loc"])) or None
-    message = details["msg"].removeprefix("Value error, ")
-    return Complaint(field, message, details["type"] == "extra_forbidden")
+    message = details["msg"].removeprefix("Value error, ").replace("Invalid JSON", "not JSON")
+    place = _place((*prefix, *details["loc"]))
+    return Complaint(place, message, details["type"] == "extra_forbidden")
+
+
+def _place(parts: tuple[int | str, ...]) -> str | None:
+    return ".".join(str(part) for part in parts) or None
 
 
 def _described(value: Any) -> str:

@@ -5,11 +5,13 @@ within a partition. Consumers keep their offsets in SQL; the log only shares out
 the members of a group. `tests/contract` runs one suite against every implementation.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+
+from tidemill.errors import EventLogError
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -28,6 +30,18 @@ class Position:
     partition: int
     offset: int
     appended_at: datetime
+
+
+Appended = Position | EventLogError
+"""Where a record came to lie, or why it was not stored as far as is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record that waits for its place."""
+
+    key: str
+    value: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +81,14 @@ class EventSink(Protocol):
 
         The future fails with `EventLogUnavailableError` when nothing was stored or when that
         cannot be known within the declared time; an unknown outcome may still appear later.
+        """
+        ...
+
+    def append_all(self, topic: str, records: Sequence[NewRecord]) -> Future[list[Appended]]:
+        """Append records of one topic, in order; the future is done once all are settled.
+
+        It never fails: it holds what became of each record. One of them never spoils the others.
+        What is cancelled in time is not stored at all. Many records cost one hand-over.
         """
         ...
 

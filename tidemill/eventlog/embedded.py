@@ -5,18 +5,30 @@ One SQLite file a topic. Several processes may append and read at once; each has
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from datetime import datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 from tidemill.errors import EventLogError
-from tidemill.eventlog.base import Bounds, EventSink, EventSource, Position, PositionLoader, Record
+from tidemill.eventlog.appending import find_flaws, refused, with_flaws
+from tidemill.eventlog.base import (
+    Appended,
+    Bounds,
+    EventSink,
+    EventSource,
+    NewRecord,
+    Position,
+    PositionLoader,
+    Record,
+)
 from tidemill.eventlog.embedded_source import EmbeddedSource
 from tidemill.eventlog.embedded_store import TopicFile, create_topic
 from tidemill.eventlog.embedded_writer import Writer
-from tidemill.eventlog.topics import check_record
 from tidemill.settings import EmbeddedLogSettings
+
+T = TypeVar("T")
 
 _RETAIN_AT_ONCE_S = 0.1
 _RETAIN_PAUSE_S = 0.002
@@ -29,7 +41,7 @@ class EmbeddedSink:
     def __init__(self, writer: Writer) -> None:
         """Share the writer."""
         self._writer = writer
-        self._under_way: set[Future[Position]] = set()
+        self._under_way: set[Future[Any]] = set()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -39,19 +51,19 @@ class EmbeddedSink:
         The future fails with `EventLogUnavailableError` when nothing was stored, with another
         `EventLogError` when the topic does not exist or the record is too large.
         """
-        try:
-            check_record(topic, key, value)
-        except EventLogError as error:
-            refused: Future[Position] = Future()
-            refused.set_exception(error)
-            return refused
-        with self._lock:
-            if self._closed:
-                raise EventLogError("the sink is closed; append before close")
-            future = self._writer.submit(topic, key, value)
-            self._under_way.add(future)
-        future.add_done_callback(self._forget)
-        return future
+        record = NewRecord(key, value)
+        for error in find_flaws(topic, [record]).values():
+            return refused(error)
+        return self._follow(lambda: self._writer.submit(topic, record))
+
+    def append_all(self, topic: str, records: Sequence[NewRecord]) -> Future[list[Appended]]:
+        """Append records of one topic; the future is done once all are durable or given up."""
+        flaws = find_flaws(topic, records)
+        if not flaws:
+            return self._follow(lambda: self._writer.submit_all(topic, records))
+        good = [record for index, record in enumerate(records) if index not in flaws]
+        stored = self._follow(lambda: self._writer.submit_all(topic, good))
+        return with_flaws(stored, flaws)
 
     def close(self) -> None:
         """Wait for what is under way."""
@@ -60,7 +72,16 @@ class EmbeddedSink:
             under_way = tuple(self._under_way)
         wait(under_way)
 
-    def _forget(self, future: Future[Position]) -> None:
+    def _follow(self, submit: Callable[[], Future[T]]) -> Future[T]:
+        with self._lock:
+            if self._closed:
+                raise EventLogError("the sink is closed; append before close")
+            future = submit()
+            self._under_way.add(future)
+        future.add_done_callback(self._forget)
+        return future
+
+    def _forget(self, future: Future[Any]) -> None:
         with self._lock:
             self._under_way.discard(future)
 

@@ -10,7 +10,6 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from uuid import uuid4
 
 from tidemill.durable import sync_path
 from tidemill.errors import EventLogError, EventLogUnavailableError
-from tidemill.eventlog.base import Bounds, Position, Record
+from tidemill.eventlog.base import Bounds, NewRecord, Position, Record
 from tidemill.eventlog.topics import check_topic, partition_of
 
 _BUSY_TIMEOUT_S = 10.0
@@ -43,14 +42,6 @@ CREATE TABLE records (
     appended_us INTEGER NOT NULL
 );
 """
-
-
-@dataclass(frozen=True, slots=True)
-class NewRecord:
-    """A record that waits for its place."""
-
-    key: str
-    value: bytes
 
 
 def topic_path(folder: Path, topic: str) -> Path:
@@ -244,17 +235,19 @@ class TopicFile:
                 "SELECT partition, next, last_appended_us FROM partitions"
             )
         }
+        moments = {partition: _moment(end[1]) for partition, end in ends.items()}
         rows: list[tuple[int, str, bytes, int]] = []
         places: list[Position] = []
         touched: set[int] = set()
         for record in records:
             partition = partition_of(record.key, self.num_partitions)
-            offset, appended_us = ends[partition]
-            ends[partition][0] += 1
+            end = ends[partition]
+            offset, appended_us = end
+            end[0] += 1
             touched.add(partition)
             row_id = (partition << _PARTITION_BITS) + offset
             rows.append((row_id, record.key, record.value, appended_us))
-            places.append(Position(self.topic, partition, offset, _moment(appended_us)))
+            places.append(Position(self.topic, partition, offset, moments[partition]))
         self._connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
         self._connection.executemany(
             "UPDATE partitions SET next = ?, last_appended_us = ? WHERE partition = ?",

@@ -7,14 +7,17 @@ one fdatasync. A future is done only after that commit.
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice, repeat
 from pathlib import Path
+from typing import Any
 
 from tidemill.errors import EventLogError, EventLogUnavailableError
-from tidemill.eventlog.base import Position
-from tidemill.eventlog.embedded_store import NewRecord, TopicFile
+from tidemill.eventlog.appending import settle_one
+from tidemill.eventlog.base import Appended, NewRecord, Position
+from tidemill.eventlog.embedded_store import TopicFile
 
 _MAX_GROUP_BYTES = 16 << 20
 """A larger group would hold the lock of the file, and the callers, for too long."""
@@ -22,9 +25,17 @@ _MAX_GROUP_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    """What one call wants to have stored."""
+
     topic: str
-    record: NewRecord
-    future: Future[Position] = field(default_factory=Future)
+    records: Sequence[NewRecord]
+    settle: Callable[[list[Appended]], None]
+    """Tells the caller what became of each record."""
+    future: Future[Any]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(len(record.value) for record in self.records)
 
 
 class Writer:
@@ -54,14 +65,21 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, topic: str, key: str, value: bytes) -> Future[Position]:
+    def submit(self, topic: str, record: NewRecord) -> Future[Position]:
         """Queue a record; the future is done once it is durable."""
-        entry = _Entry(topic, NewRecord(key, value))
-        with self._closing:
-            if self._closed:
-                raise EventLogError("the log is closed; append before close")
-            self._queue.put(entry)
-        return entry.future
+        future: Future[Position] = Future()
+
+        def settle(outcomes: list[Appended]) -> None:
+            settle_one(future, outcomes[0])
+
+        self._put(_Entry(topic, [record], settle, future))
+        return future
+
+    def submit_all(self, topic: str, records: Sequence[NewRecord]) -> Future[list[Appended]]:
+        """Queue records that are stored together; the future is done once all are settled."""
+        future: Future[list[Appended]] = Future()
+        self._put(_Entry(topic, records, future.set_result, future))
+        return future
 
     def close(self) -> None:
         """Store what is queued, then end the thread."""
@@ -70,6 +88,12 @@ class Writer:
                 self._closed = True
                 self._queue.put(None)
         self._thread.join()
+
+    def _put(self, entry: _Entry) -> None:
+        with self._closing:
+            if self._closed:
+                raise EventLogError("the log is closed; append before close")
+            self._queue.put(entry)
 
     def _run(self) -> None:
         is_open = True
@@ -91,7 +115,7 @@ class Writer:
             return [], False
         if self._linger_s:
             time.sleep(self._linger_s)
-        group, size = [first], len(first.record.value)
+        group, size = [first], first.num_bytes
         while size < _MAX_GROUP_BYTES:
             try:
                 entry = self._queue.get_nowait()
@@ -100,25 +124,24 @@ class Writer:
             if entry is None:
                 return group, False
             group.append(entry)
-            size += len(entry.record.value)
+            size += entry.num_bytes
         return group, True
 
     def _store(self, topic: str, entries: list[_Entry]) -> None:
+        records = [record for entry in entries for record in entry.records]
+        outcomes: Iterator[Appended]
         try:
-            file = self._files.get(topic)
-            if file is None:
-                file = self._files[topic] = TopicFile(self._folder, topic)
-            places = file.append([entry.record for entry in entries], now_us=self._now_us())
+            outcomes = iter(self._open(topic).append(records, now_us=self._now_us()))
         except EventLogError as error:
-            self._fail(entries, error)
+            outcomes = repeat(error)
         except Exception as error:
             # The thread must live on, whatever one group met.
-            self._fail(entries, EventLogUnavailableError(f"cannot append to {topic}: {error!r}"))
-        else:
-            for entry, place in zip(entries, places, strict=True):
-                entry.future.set_result(place)
-
-    @staticmethod
-    def _fail(entries: list[_Entry], error: EventLogError) -> None:
+            outcomes = repeat(EventLogUnavailableError(f"cannot append to {topic}: {error!r}"))
         for entry in entries:
-            entry.future.set_exception(error)
+            entry.settle(list(islice(outcomes, len(entry.records))))
+
+    def _open(self, topic: str) -> TopicFile:
+        file = self._files.get(topic)
+        if file is None:
+            file = self._files[topic] = TopicFile(self._folder, topic)
+        return file

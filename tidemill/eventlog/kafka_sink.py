@@ -4,10 +4,9 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,21 +14,55 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from tidemill.errors import EventLogError, EventLogUnavailableError
-from tidemill.eventlog.base import Position
+from tidemill.eventlog.appending import find_flaws, settle_one
+from tidemill.eventlog.base import Appended, NewRecord, Position
 from tidemill.eventlog.kafka_clients import MAX_MESSAGE_BYTES, client_options, connect
-from tidemill.eventlog.topics import check_record, check_topic
+from tidemill.eventlog.topics import check_topic
 from tidemill.settings import KafkaLogSettings
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    topic: str
-    key: str
-    value: bytes
-    deadline: float
-    future: Future[Position] = field(default_factory=Future)
+class _Group:
+    """What one call wants to have stored; the first outcome of each record counts."""
+
+    def __init__(
+        self, topic: str, records: Sequence[NewRecord], *, deadline: float, future: Future[Any]
+    ) -> None:
+        self.topic = topic
+        self.records = records
+        self.deadline = deadline
+        self.future = future
+        self._outcomes: list[Appended | None] = [None] * len(records)
+        self._left = len(records)
+        self._lock = threading.Lock()
+
+    def is_settled(self, index: int) -> bool:
+        return self._outcomes[index] is not None
+
+    def settle(self, index: int, outcome: Appended) -> None:
+        with self._lock:
+            if self._outcomes[index] is not None:
+                return
+            self._outcomes[index] = outcome
+            self._left -= 1
+            if self._left > 0:
+                return
+        self.finish([one for one in self._outcomes if one is not None])
+
+    def settle_rest(self, error: EventLogError) -> None:
+        for index in range(len(self.records)):
+            self.settle(index, error)
+
+    def finish(self, outcomes: list[Appended]) -> None:
+        self.future.set_result(outcomes)
+
+
+class _Single(_Group):
+    """One record with a future of its own."""
+
+    def finish(self, outcomes: list[Appended]) -> None:
+        settle_one(self.future, outcomes[0])
 
 
 class KafkaSink:
@@ -56,8 +89,8 @@ class KafkaSink:
         self._topics: set[str] = set()
         self._producer: KafkaProducer | None = _connect(settings, settings.connect_timeout_s)
         self._is_suspect = threading.Event()
-        self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
-        self._waiting: deque[_Entry] = deque()
+        self._queue: queue.SimpleQueue[_Group | None] = queue.SimpleQueue()
+        self._waiting: deque[_Group] = deque()
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._sender = threading.Thread(target=self._send_all, name="kafka-sender", daemon=True)
@@ -72,20 +105,18 @@ class KafkaSink:
         record may still appear later), with another `EventLogError` when the topic does not exist
         or the record is too large.
         """
-        entry = _Entry(topic, key, value, time.monotonic() + self._timeout_s)
-        entry.future.set_running_or_notify_cancel()
-        try:
-            check_topic(topic)
-            check_record(topic, key, value)
-        except EventLogError as error:
-            entry.future.set_exception(error)
-            return entry.future
-        with self._lock:
-            if self._closed.is_set():
-                raise EventLogError("the sink is closed; append before close")
-            self._waiting.append(entry)
-            self._queue.put(entry)
-        return entry.future
+        future: Future[Position] = Future()
+        self._put(_Single(topic, [NewRecord(key, value)], deadline=self._deadline(), future=future))
+        return future
+
+    def append_all(self, topic: str, records: Sequence[NewRecord]) -> Future[list[Appended]]:
+        """Append records of one topic, in order; the future is done once all are settled."""
+        future: Future[list[Appended]] = Future()
+        if records:
+            self._put(_Group(topic, records, deadline=self._deadline(), future=future))
+        else:
+            future.set_result([])
+        return future
 
     def close(self) -> None:
         """Wait for what is under way, no longer than the declared time, then disconnect."""
@@ -98,23 +129,44 @@ class KafkaSink:
         self._disconnect(self._timeout_s)
         self._watch.join()
 
+    def _deadline(self) -> float:
+        return time.monotonic() + self._timeout_s
+
+    def _put(self, group: _Group) -> None:
+        group.future.set_running_or_notify_cancel()
+        try:
+            check_topic(group.topic)
+        except EventLogError as error:
+            group.settle_rest(error)
+            return
+        for index, flaw in find_flaws(group.topic, group.records).items():
+            group.settle(index, flaw)
+        with self._lock:
+            if self._closed.is_set():
+                raise EventLogError("the sink is closed; append before close")
+            self._waiting.append(group)
+            self._queue.put(group)
+
     def _send_all(self) -> None:
-        while (entry := self._queue.get()) is not None:
-            if entry.future.done():
-                continue
-            try:
-                self._check_known(entry.topic)
-                sent = self._live_producer().send(
-                    entry.topic, key=entry.key.encode(), value=entry.value
-                )
-            except EventLogError as error:
-                _fail(entry, error)
-            except Exception as error:
-                # The thread must live on, whatever one record met.
-                self._refuse(entry, error)
-            else:
-                sent.add_callback(_acknowledge, entry)
-                sent.add_errback(self._refuse, entry)
+        while (group := self._queue.get()) is not None:
+            for index, record in enumerate(group.records):
+                if not group.is_settled(index):
+                    self._send(group, index, record)
+
+    def _send(self, group: _Group, index: int, record: NewRecord) -> None:
+        try:
+            self._check_known(group.topic)
+            sent = self._live_producer().send(
+                group.topic, key=record.key.encode(), value=record.value
+            )
+        except EventLogError as error:
+            group.settle(index, error)
+        except Exception as error:
+            # The thread must live on, whatever one record met.
+            self._refuse(group, index, error)
+        else:
+            sent.add_callback(_acknowledge, group, index)
+            sent.add_errback(self._refuse, group, index)
 
     def _live_producer(self) -> KafkaProducer:
         if self._is_suspect.is_set():
@@ -136,10 +188,10 @@ class KafkaSink:
             with suppress(KafkaError):
                 producer.close(timeout=1.0)
 
-    def _refuse(self, entry: _Entry, error: BaseException) -> None:
+    def _refuse(self, group: _Group, index: int, error: BaseException) -> None:
         self._is_suspect.set()
-        message = f"Kafka took no record for {entry.topic}: {error!r}"
-        _fail(entry, EventLogUnavailableError(message))
+        message = f"Kafka took no record for {group.topic}: {error!r}"
+        group.settle(index, EventLogUnavailableError(message))
 
     def _check_known(self, topic: str) -> None:
         if topic in self._topics:
@@ -154,17 +206,17 @@ class KafkaSink:
             while self._waiting and (
                 self._waiting[0].future.done() or self._waiting[0].deadline <= now
             ):
-                entry = self._waiting.popleft()
-                if not entry.future.done():
+                group = self._waiting.popleft()
+                if not group.future.done():
                     self._is_suspect.set()
-                    _fail(entry, self._too_late(entry))
+                    group.settle_rest(self._too_late(group.topic))
             if self._closed.is_set() and not self._waiting:
                 return
             time.sleep(0.02)
 
-    def _too_late(self, entry: _Entry) -> EventLogUnavailableError:
+    def _too_late(self, topic: str) -> EventLogUnavailableError:
         return EventLogUnavailableError(
-            f"Kafka did not acknowledge a record for {entry.topic} within {self._timeout_s:g} s; "
+            f"Kafka did not acknowledge a record for {topic} within {self._timeout_s:g} s; "
             "it may still appear"
         )
 
@@ -190,18 +242,9 @@ def _connect(settings: KafkaLogSettings, timeout_s: float) -> KafkaProducer:
     )
 
 
-def _acknowledge(entry: _Entry, metadata: Any) -> None:
-    place = Position(
-        entry.topic, metadata.partition, metadata.offset, to_moment(metadata.timestamp)
-    )
-    with suppress(InvalidStateError):
-        entry.future.set_result(place)
-
-
-def _fail(entry: _Entry, error: EventLogError) -> None:
-    # The first outcome counts; the other came too late.
-    with suppress(InvalidStateError):
-        entry.future.set_exception(error)
+def _acknowledge(group: _Group, index: int, metadata: Any) -> None:
+    moment = to_moment(metadata.timestamp)
+    group.settle(index, Position(group.topic, metadata.partition, metadata.offset, moment))
 
 
 def to_moment(milliseconds: int) -> datetime:

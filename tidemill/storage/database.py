@@ -50,6 +50,12 @@ class Database:
         """Whether this is the embedded column."""
         return self.engine.dialect.name == "sqlite"
 
+    @property
+    def driver_error(self) -> type[Exception]:
+        """The root of what the driver itself raises."""
+        error: type[Exception] = self.engine.dialect.loaded_dbapi.Error
+        return error
+
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """Yield a session whose changes are all durable at the end, or all gone.

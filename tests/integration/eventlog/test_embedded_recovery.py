@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tidemill.eventlog.embedded_store import NewRecord, TopicFile, create_topic
+from tidemill.eventlog.base import NewRecord
+from tidemill.eventlog.embedded_store import TopicFile, create_topic
 from tidemill.eventlog.topics import partition_of
 
 CUTS = 1_000

@@ -90,7 +90,7 @@ def test_a_body_that_is_no_feedback_is_422_and_says_so_in_json(client: Client, b
         ({"value": 0.5}, "accepted: the metric is a bool"),
         ({"metric": "stars", "value": 9}, "outside"),
         ({"colour": "red"}, "unknown field colour"),
-        ({"interaction_id": "x"}, "interaction_id must be"),
+        ({"interaction_id": "x"}, "interaction_id: must be"),
     ],
 )
 def test_a_refusal_says_what_was_wrong(client: Client, change: dict[str, Any], words: str) -> None:
@@ -155,7 +155,7 @@ def test_a_batch_may_have_a_line_for_each_item(client: Client) -> None:
         b"{",
         b"",
         b"[" * 3000,
-        b'{"value": NaN}\r',
+        json.dumps(GOOD | {"value": float("nan")}).encode() + b"\r",
         json.dumps(GOOD | {"feedback_id": "b"}).encode(),
     ]
     headers = {"content-type": "Application/X-NDJSON; charset=utf-8"}
@@ -169,7 +169,9 @@ def test_a_batch_may_have_a_line_for_each_item(client: Client) -> None:
         (3, "rejected", None),
         (4, "accepted", "b"),
     ]
-    assert all("not JSON" in one["reason"] for one in answer.json()["items"][1:4])
+    reasons = [one["reason"] for one in answer.json()["items"][1:4]]
+    assert all("not JSON" in reason for reason in reasons[:2])
+    assert "value" in reasons[2]
     for body in (b"", b"\n \n", b"{}\n" * 6):
         answer = client.post(body, "/v1/feedback:batch", headers=headers)
         assert answer.status_code == 422
@@ -245,7 +247,7 @@ def test_a_product_that_serves_itself_reports_its_interactions(client: Client) -
 
 def test_without_a_log_it_is_503_with_the_time_to_come_again(client: Client) -> None:
     client.server._disconnect()
-    client.server.acceptor.sink = None
+    client.server.acceptor.appends.sink = None
     answer = client.post(GOOD)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     batch = client.post({"feedback": [GOOD]}, "/v1/feedback:batch")
@@ -254,25 +256,25 @@ def test_without_a_log_it_is_503_with_the_time_to_come_again(client: Client) -> 
 
 @pytest.mark.parametrize("path", ["/v1/feedback", "/v1/feedback:batch"])
 def test_a_503_names_the_id_with_which_a_repeat_counts_once(client: Client, path: str) -> None:
-    sink, client.server.acceptor.sink = client.server.acceptor.sink, None
+    sink, client.server.acceptor.appends.sink = client.server.acceptor.appends.sink, None
     is_batch = path.endswith("batch")
     body = {"feedback": [GOOD]} if is_batch else GOOD
     answer = client.post(body, path).json()
     made = answer["items"][0]["feedback_id"] if is_batch else answer["feedback_id"]
-    client.server.acceptor.sink = sink
+    client.server.acceptor.appends.sink = sink
     for status in ("accepted", "duplicate"):
         again = client.post(GOOD | {"feedback_id": made})
         assert again.json() == {"feedback_id": made, "status": status}
 
 
 def test_a_503_names_the_ids_of_an_interaction(client: Client) -> None:
-    sink, client.server.acceptor.sink = client.server.acceptor.sink, None
+    sink, client.server.acceptor.appends.sink = client.server.acceptor.appends.sink, None
     unnamed = {name: value for name, value in SERVED.items() if name != "interaction_id"}
     answer = client.post(unnamed, "/v1/interactions")
     assert answer.status_code == 503
     ids = {name: answer.json()[name] for name in ("interaction_id", "trajectory_id")}
     assert trajectory_of(ids["interaction_id"]) == ids["trajectory_id"]
-    client.server.acceptor.sink = sink
+    client.server.acceptor.appends.sink = sink
     for status in ("accepted", "duplicate"):
         again = client.post(unnamed | ids, "/v1/interactions")
         assert again.json() == ids | {"status": status}

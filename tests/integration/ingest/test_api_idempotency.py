@@ -58,10 +58,10 @@ def test_a_key_whose_request_is_not_answered_is_409(client: Client) -> None:
 
 
 def test_a_503_leaves_the_key_usable(client: Client) -> None:
-    sink, client.server.acceptor.sink = client.server.acceptor.sink, None
+    sink, client.server.acceptor.appends.sink = client.server.acceptor.appends.sink, None
     made = client.post(GOOD, headers=KEY)
     assert made.status_code == 503
-    client.server.acceptor.sink = sink
+    client.server.acceptor.appends.sink = sink
     again = client.post(GOOD, headers=KEY)
     assert (again.status_code, again.json()["feedback_id"]) == (202, made.json()["feedback_id"])
 

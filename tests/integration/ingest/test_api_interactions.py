@@ -65,7 +65,7 @@ def test_an_interaction_too_large_for_the_log_is_rejected_by_itself(client: Clie
 
 
 def test_without_a_log_each_interaction_says_with_which_ids_to_come_again(client: Client) -> None:
-    client.server.acceptor.sink = None
+    client.server.acceptor.appends.sink = None
     unnamed = {name: value for name, value in SERVED.items() if name != "interaction_id"}
     (item,) = client.post({"interactions": [unnamed]}, BATCH).json()["items"]
     assert item["status"] == "retry"

@@ -1,10 +1,12 @@
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import Future
 
 import pytest
 
 from ingest.acceptor import Acceptor, Outcome, Status
 from ingest.api_errors import ProblemError
+from ingest.feedback_records import FeedbackRecord
 from ingest.lookup import Lookup
 from ingest.settings import IngestSettings
 from tests.factories import make_feedback, make_interaction
@@ -19,7 +21,7 @@ from tidemill.contracts.events import (
     InteractionServed,
 )
 from tidemill.errors import EventLogError, EventLogUnavailableError
-from tidemill.eventlog.base import EventSink, Position
+from tidemill.eventlog.base import Appended, EventSink, NewRecord, Position
 from tidemill.rewards.metrics_file import parse_metrics
 
 
@@ -29,17 +31,19 @@ class BrokenSink:
     def __init__(self, *, closed: bool = False, hangs: bool = False) -> None:
         self.closed = closed
         self.hangs = hangs
-        self.futures: list[Future[Position]] = []
+        self.futures: list[Future[list[Appended]]] = []
 
     def append(self, topic: str, key: str, value: bytes) -> Future[Position]:
+        raise AssertionError(f"one by one costs too much: {topic} {key} {value!r}")
+
+    def append_all(self, topic: str, records: Sequence[NewRecord]) -> Future[list[Appended]]:
         assert topic
-        assert key
-        assert value
+        assert records
         if self.closed:
             raise EventLogError("closed")
-        future: Future[Position] = Future()
+        future: Future[list[Appended]] = Future()
         if not self.hangs:
-            future.set_exception(EventLogUnavailableError("down"))
+            future.set_result([EventLogUnavailableError("down")] * len(records))
         self.futures.append(future)
         return future
 
@@ -48,17 +52,33 @@ class BrokenSink:
 
 
 def acceptor(sink: EventSink | None, *, max_in_flight: int = 100) -> Acceptor:
-    return Acceptor(
+    taker = Acceptor(
         settings=IngestSettings(append_timeout_s=0.05, max_in_flight=max_in_flight),
         metrics=parse_metrics(METRICS),
         known_feedback=Lookup(lambda _: {("default", "stored"): "a"}, size=10),
         known_interactions=Lookup(lambda _: {}, size=10),
-        sink=sink,
     )
+    taker.appends.sink = sink
+    return taker
 
 
 def take(taker: Acceptor, *events: FeedbackReceived) -> list[Status]:
-    return [one.status for one in asyncio.run(taker.take_feedback(events))]
+    records = [record_of(event) for event in events]
+    return [one.status for one in asyncio.run(taker.take_feedback(records))]
+
+
+def record_of(event: FeedbackReceived) -> FeedbackRecord:
+    return FeedbackRecord(
+        tenant=event.tenant,
+        feedback_id=event.feedback_id,
+        trajectory_id=event.trajectory_id,
+        names_interaction=event.interaction_id is not None,
+        metric=event.metric,
+        value=event.value,
+        rater=event.rater,
+        payload=encode(event),
+        body_digest=event.body_digest,
+    )
 
 
 def test_what_is_stored_is_accepted_and_counted() -> None:

@@ -40,7 +40,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
 def test_every_route_is_described_and_nothing_else(client: Client) -> None:
     routes = {
         (route.path.replace(":path}", "}"), method.lower())
-        for route in client.app.routes
+        for route in client.app.app.routes
         for method in route.methods
     }
     described = {(path, method) for path, item in DOCUMENT["paths"].items() for method in item}

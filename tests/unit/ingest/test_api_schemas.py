@@ -6,7 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from ingest.api_schemas import FeedbackBody, InteractionBody
+from ingest.feedback_records import build_record
 from tests.factories import NOW, VERSION
+from tidemill.contracts.codec import decode
 from tidemill.contracts.events import Arm, FeedbackReceived, InteractionServed
 from tidemill.contracts.ids import trajectory_of
 from tidemill.subjects import SubjectHasher
@@ -31,7 +33,8 @@ SERVED: dict[str, Any] = {
 
 def feedback(**over: Any) -> FeedbackReceived:
     body = FeedbackBody.model_validate_json(json.dumps(FEEDBACK | over))
-    return body.to_event(tenant="t", hasher=HASHER, received_at=NOW)
+    record = build_record(body, tenant="t", hasher=HASHER, received_at=NOW)
+    return decode(FeedbackReceived, record.payload)
 
 
 def served(**over: Any) -> InteractionServed:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tidemill.eventlog.base import Bounds
+from tidemill.eventlog.base import Bounds, NewRecord
 from tidemill.eventlog.embedded import EmbeddedLog
-from tidemill.eventlog.embedded_store import NewRecord, TopicFile
+from tidemill.eventlog.embedded_store import TopicFile
 from tidemill.settings import EmbeddedLogSettings
 
 TOPIC = "t"

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tidemill.errors import EventLogError, EventLogUnavailableError
-from tidemill.eventlog.embedded_store import NewRecord, TopicFile, create_topic, topic_path
+from tidemill.eventlog.base import NewRecord
+from tidemill.eventlog.embedded_store import TopicFile, create_topic, topic_path
 
 MICROSECONDS = 1_764_590_400_123_457
 
