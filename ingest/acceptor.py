@@ -68,7 +68,7 @@ class Acceptor:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     num_acknowledged: Counter[str] = field(default_factory=Counter)
     """By topic; read from another thread."""
-    num_answered: Counter[str] = field(default_factory=Counter)
+    num_answered: Counter[Status] = field(default_factory=Counter)
     """By status."""
     in_flight: int = 0
     in_flight_bytes: int = 0
@@ -115,7 +115,7 @@ class Acceptor:
             one if isinstance(one, Outcome) else _outcome(one, before, first, stored)
             for one in entries
         ]
-        self.num_answered.update([outcome.status.value for outcome in outcomes])
+        self.num_answered.update([outcome.status for outcome in outcomes])
         return outcomes
 
     def _feedback(self, one: FeedbackRecord) -> _Entry[str] | Outcome:

@@ -41,8 +41,8 @@ PART = "ingest-api"
 _KEEP_ALIVE_S = 75
 _DRAIN_S = 10
 _TICK_S = 0.25
-_ASKED_AT_ONCE = 64
-"""Ids that SQLite is asked for on the event loop: some 0.2 ms."""
+_ASKED_AT_ONCE = 256
+"""Ids that SQLite is asked for on the event loop: half a microsecond each."""
 
 
 class Server:
@@ -200,6 +200,8 @@ def _http_config(api: Api) -> uvicorn.Config:
         lifespan="off",
         log_config=None,
         access_log=False,
+        # Nothing here depends on who a proxy says that the caller is.
+        proxy_headers=False,
         ws="none",
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_DRAIN_S,

@@ -36,7 +36,7 @@ _STATUS = {
     Status.RETRY: 503,
 }
 
-_REJECTIONS = (Status.CONFLICT, Status.TOO_LARGE)
+_IN_BATCH = {Status.CONFLICT: Status.REJECTED, Status.TOO_LARGE: Status.REJECTED}
 """In a batch these are rejections with their own reasons: sending it again never helps."""
 
 
@@ -184,14 +184,14 @@ def _answer(outcome: Outcome, ids: dict[str, str | None]) -> Response:
     if status >= 400:
         # With the ids: whoever sent none must send these again, or the repeat counts twice.
         raise ProblemError(status, outcome.reason or outcome.status.value, ids=ids)
-    return _json(ids | {"status": outcome.status.value}, status)
+    return _json(ids | {"status": outcome.status}, status)
 
 
 def _answers(
     outcomes: Sequence[Outcome], ids: Callable[[str | None], dict[str, str | None]]
 ) -> Response:
     items = [
-        {"index": index, "status": _in_batch(one.status)}
+        {"index": index, "status": _IN_BATCH.get(one.status, one.status)}
         | ids(one.record_id)
         | {"reason": one.reason}
         for index, one in enumerate(outcomes)
@@ -201,10 +201,6 @@ def _answers(
 
 def _json(body: Any, status: int) -> Response:
     return Response(to_json(body), status, media_type="application/json")
-
-
-def _in_batch(status: Status) -> str:
-    return (Status.REJECTED if status in _REJECTIONS else status).value
 
 
 def _interaction_ids(interaction_id: str | None) -> dict[str, str | None]:

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from ingest.api_schemas import FeedbackBody
 from tidemill.contracts.events import FeedbackValue
-from tidemill.contracts.ids import new_feedback_id, trajectory_of
+from tidemill.contracts.ids import new_feedback_id
 from tidemill.subjects import SubjectHasher
 
 
@@ -51,7 +51,7 @@ def build_record(
         stand_in_id: the id where the body gives none; None = a new one is made.
     """
     named = body.interaction_id
-    trajectory = str(body.trajectory_id) if named is None else trajectory_of(named)
+    trajectory = str(body.trajectory_id) if named is None else named.partition(".")[0]
     rater = None if body.rater is None else hasher.subject(tenant, body.rater)
     feedback_id = body.feedback_id or stand_in_id or new_feedback_id()
     # With the hash, not the raw rater: a digest of few possible bodies can be guessed.

@@ -7,7 +7,8 @@ database that cannot be asked is no reason to refuse feedback.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tidemill.errors import StorageError
@@ -16,6 +17,12 @@ _log = logging.getLogger(__name__)
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class _Question(Generic[K, V]):
+    keys: Sequence[K]
+    answer: "asyncio.Future[Mapping[K, V]]"
 
 
 class Lookup(Generic[K, V]):
@@ -40,7 +47,7 @@ class Lookup(Generic[K, V]):
         self._size = size
         self._num_at_once = num_at_once
         self._recent: OrderedDict[K, V] = OrderedDict()
-        self._waiting: dict[K, asyncio.Future[V | None]] = {}
+        self._waiting: list[_Question[K, V]] = []
         self._runner: asyncio.Task[None] | None = None
 
     async def find(self, keys: Collection[K]) -> dict[K, V]:
@@ -49,17 +56,15 @@ class Lookup(Generic[K, V]):
         missing = [key for key in keys if key not in known]
         if not missing:
             return known
-        if len(missing) <= self._num_at_once:
-            return known | self._ask(missing)
         loop = asyncio.get_running_loop()
-        futures = {key: self._waiting.setdefault(key, loop.create_future()) for key in missing}
+        asked = _Question(missing, loop.create_future())
+        self._waiting.append(asked)
         if self._runner is None:
             self._runner = loop.create_task(self._run())
-        for key, future in futures.items():
-            # Shielded: a caller that goes away must not take the others' answer along.
-            value = await asyncio.shield(future)
-            if value is not None:
-                known[key] = value
+        found = await asked.answer
+        for key in missing:
+            if key in found:
+                known[key] = found[key]
         return known
 
     def recall(self, key: K) -> V | None:
@@ -74,26 +79,31 @@ class Lookup(Generic[K, V]):
             self._recent.popitem(last=False)
 
     async def _run(self) -> None:
-        # While one query is on its way the next callers gather, and share the next one.
+        # The callers of one turn of the loop, or of one query's time, share the next query.
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting, {}
-                await self._answer(batch)
+                asked, self._waiting = self._waiting, []
+                await self._answer(asked)
         finally:
             self._runner = None
 
-    async def _answer(self, batch: dict[K, "asyncio.Future[V | None]"]) -> None:
+    async def _answer(self, asked: Sequence["_Question[K, V]"]) -> None:
         found: Mapping[K, V] = {}
+        keys = {key for question in asked for key in question.keys}
         try:
-            found = await asyncio.to_thread(self._ask, tuple(batch))
+            if len(keys) <= self._num_at_once:
+                found = self._ask(keys)
+            else:
+                found = await asyncio.to_thread(self._ask, keys)
         finally:
-            for key, future in batch.items():
-                if not future.done():
-                    future.set_result(found.get(key))
+            for question in asked:
+                # Done already: its caller went away.
+                if not question.answer.done():
+                    question.answer.set_result(found)
 
-    def _ask(self, keys: Collection[K]) -> dict[K, V]:
+    def _ask(self, keys: Collection[K]) -> Mapping[K, V]:
         try:
-            return dict(self._fetch(keys))
+            return self._fetch(keys)
         except StorageError as error:
             _log.warning("cannot look up known ids: %s", error)
             return {}

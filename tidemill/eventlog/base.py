@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidemill.errors import EventLogError
 
@@ -22,8 +22,7 @@ class TopicPartition:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """Where a record came to lie."""
 
     topic: str
@@ -36,8 +35,7 @@ Appended = Position | EventLogError
 """Where a record came to lie, or why it was not stored as far as is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewRecord:
+class NewRecord(NamedTuple):
     """A record that waits for its place."""
 
     key: str

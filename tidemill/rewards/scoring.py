@@ -33,10 +33,10 @@ def refusal(metric: Metric, value: FeedbackValue, *, names_interaction: bool) ->
         return "the metric is declared for a trajectory; leave interaction_id out"
     if not names_interaction and metric.level is Level.INTERACTION:
         return "the metric is declared for an interaction; give interaction_id"
-    low, high = metric.bounds
-    is_single = metric.aggregation is not Aggregation.SUM
-    if isinstance(value, float) and is_single and not low <= value <= high:
-        return f"{value!r} lies outside {low!r} to {high!r}"
+    if isinstance(value, float) and metric.aggregation is not Aggregation.SUM:
+        low, high = metric.bounds
+        if not low <= value <= high:
+            return f"{value!r} lies outside {low!r} to {high!r}"
     return None
 
 
