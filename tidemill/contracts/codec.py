@@ -44,8 +44,10 @@ def decode(kind: type[E], payload: bytes) -> E:
     if len(payload) > MAX_EVENT_BYTES:
         raise UndecodableEventError(f"{len(payload)} bytes; at most {MAX_EVENT_BYTES}")
     try:
-        return _decode(kind, payload)
+        return kind.model_validate_json(payload)
     except ValidationError as error:
+        # Only now: a newer version is one that this reader's fields do not fit.
+        _check_version(kind, payload)
         reason = f"{kind.__name__}.{first_complaint(error)}"
         raise UndecodableEventError(reason) from error
     except RecursionError as error:
@@ -55,14 +57,13 @@ def decode(kind: type[E], payload: bytes) -> E:
         raise UndecodableEventError(f"{kind.__name__}: {type(error).__name__}") from error
 
 
-def _decode(kind: type[E], payload: bytes) -> E:
+def _check_version(kind: type[Event], payload: bytes) -> None:
     version = _schema_version(_load(payload))
     if version > _NEWEST[kind]:
         raise UnknownSchemaVersionError(
             f"{kind.__name__} has schema_version {version}, this reader knows up to "
             f"{_NEWEST[kind]}; upgrade Tidemill and replay the dead letter"
         )
-    return kind.model_validate_json(payload)
 
 
 def _load(payload: bytes) -> Any:

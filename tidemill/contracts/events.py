@@ -15,7 +15,6 @@ from tidemill.contracts.ids import (
     is_feedback_id,
     is_interaction_id,
     is_trajectory_id,
-    trajectory_of,
 )
 
 INTERACTIONS = "tidemill.interactions"
@@ -164,11 +163,9 @@ class InteractionServed(Event):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if not is_trajectory_id(self.trajectory_id):
-            raise ValueError(f"trajectory_id is no UUID: {self.trajectory_id!r}")
         if not is_interaction_id(self.interaction_id):
             raise ValueError(f"interaction_id is not <uuid>.<uuid>: {self.interaction_id!r}")
-        if trajectory_of(self.interaction_id) != self.trajectory_id:
+        if not self.interaction_id.startswith(f"{self.trajectory_id}."):
             raise ValueError("interaction_id names another trajectory than trajectory_id")
         for name in ("behaviour_logprobs", "kept_mass"):
             values = getattr(self, name)
@@ -267,7 +264,7 @@ class FeedbackReceived(Event):
             raise ValueError(f"trajectory_id is no UUID: {self.trajectory_id!r}")
         if self.interaction_id is not None and (
             not is_interaction_id(self.interaction_id)
-            or trajectory_of(self.interaction_id) != self.trajectory_id
+            or not self.interaction_id.startswith(f"{self.trajectory_id}.")
         ):
             raise ValueError(f"interaction_id does not fit its trajectory: {self.interaction_id!r}")
         return self

@@ -16,6 +16,7 @@ FEEDBACK_ID_PATTERN = r"[A-Za-z0-9_.:\-]{1,128}"
 
 _VERSION = re.compile(VERSION_PATTERN)
 _UUID = re.compile(UUID_PATTERN)
+_INTERACTION_ID = re.compile(rf"{UUID_PATTERN}\.{UUID_PATTERN}")
 _FEEDBACK_ID = re.compile(FEEDBACK_ID_PATTERN)
 
 
@@ -51,8 +52,7 @@ def is_erasure_id(text: str) -> bool:
 
 def is_interaction_id(text: str) -> bool:
     """Tell whether the text is `<uuid>.<uuid>`."""
-    parts = text.split(".")
-    return len(parts) == 2 and all(is_trajectory_id(part) for part in parts)
+    return _INTERACTION_ID.fullmatch(text) is not None
 
 
 def is_feedback_id(text: str) -> bool:

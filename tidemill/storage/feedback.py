@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, func, insert, or_, select, update
+from sqlalchemy import bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from tidemill.contracts.events import FeedbackReceived
+from tidemill.storage.bulk import insert_rows
+from tidemill.storage.membership import is_any
 from tidemill.storage.tables import DuplicateDeliveryRow, FeedbackRow
 
 PENDING = "pending"
@@ -46,27 +48,23 @@ class Duplicate:
 
 def insert_feedback(session: Session, feedback: Sequence[NewFeedback]) -> None:
     """Add feedback in one statement."""
-    if feedback:
-        session.execute(insert(FeedbackRow), [_values(new) for new in feedback])
+    insert_rows(session, FeedbackRow, [_values(new) for new in feedback])
 
 
 def insert_duplicates(session: Session, duplicates: Sequence[Duplicate]) -> None:
     """Record repeated deliveries."""
-    if duplicates:
-        session.execute(
-            insert(DuplicateDeliveryRow),
-            [
-                {
-                    "topic": one.topic,
-                    "partition": one.partition,
-                    "log_offset": one.offset,
-                    "tenant": one.tenant,
-                    "record_id": one.record_id,
-                    "appended_at": one.appended_at,
-                }
-                for one in duplicates
-            ],
-        )
+    rows = [
+        {
+            "topic": one.topic,
+            "partition": one.partition,
+            "log_offset": one.offset,
+            "tenant": one.tenant,
+            "record_id": one.record_id,
+            "appended_at": one.appended_at,
+        }
+        for one in duplicates
+    ]
+    insert_rows(session, DuplicateDeliveryRow, rows)
 
 
 def fetch_known_digests(session: Session, keys: Collection[FeedbackKey]) -> dict[FeedbackKey, str]:
@@ -74,8 +72,8 @@ def fetch_known_digests(session: Session, keys: Collection[FeedbackKey]) -> dict
     if not keys:
         return {}
     query = select(FeedbackRow.tenant, FeedbackRow.feedback_id, FeedbackRow.body_digest).where(
-        FeedbackRow.tenant.in_({tenant for tenant, _ in keys}),
-        FeedbackRow.feedback_id.in_({feedback_id for _, feedback_id in keys}),
+        is_any(FeedbackRow.tenant, {tenant for tenant, _ in keys}),
+        is_any(FeedbackRow.feedback_id, {feedback_id for _, feedback_id in keys}),
     )
     return {(tenant, one): digest for tenant, one, digest in session.execute(query)}
 
@@ -90,7 +88,7 @@ def fetch_by_target(
     if not target_ids:
         return []
     query = select(FeedbackRow).where(
-        FeedbackRow.tenant.in_(tenants), FeedbackRow.target_id.in_(target_ids)
+        is_any(FeedbackRow.tenant, tenants), is_any(FeedbackRow.target_id, target_ids)
     )
     return list(session.scalars(query))
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
 from tidemill.contracts.events import InteractionServed
 from tidemill.errors import FencedError
+from tidemill.storage.bulk import insert_rows
+from tidemill.storage.membership import is_any
 from tidemill.storage.tables import InteractionRow
 
 OPEN = "open"
@@ -51,8 +53,7 @@ class ClosedAs:
 
 def insert_interactions(session: Session, interactions: Sequence[NewInteraction]) -> None:
     """Add open interactions in one statement."""
-    if interactions:
-        session.execute(insert(InteractionRow), [_values(new) for new in interactions])
+    insert_rows(session, InteractionRow, [_values(new) for new in interactions])
 
 
 def fetch_known_documents(session: Session, ids: Collection[str]) -> dict[str, bytes | None]:
@@ -60,7 +61,7 @@ def fetch_known_documents(session: Session, ids: Collection[str]) -> dict[str, b
     if not ids:
         return {}
     query = select(InteractionRow.interaction_id, InteractionRow.document).where(
-        InteractionRow.interaction_id.in_(ids)
+        is_any(InteractionRow.interaction_id, ids)
     )
     return dict(session.execute(query).all())
 
@@ -73,8 +74,8 @@ def fetch_own_documents(
         return {}
     row = InteractionRow
     query = select(row.tenant, row.interaction_id, row.document).where(
-        row.tenant.in_({tenant for tenant, _ in keys}),
-        row.interaction_id.in_({interaction_id for _, interaction_id in keys}),
+        is_any(row.tenant, {tenant for tenant, _ in keys}),
+        is_any(row.interaction_id, {interaction_id for _, interaction_id in keys}),
     )
     found = {(tenant, one): document for tenant, one, document in session.execute(query)}
     return {key: found[key] for key in keys if key in found}
@@ -93,8 +94,8 @@ def fetch_served_at(
         InteractionRow.appended_at,
     ).where(
         or_(
-            InteractionRow.interaction_id.in_(interaction_ids),
-            InteractionRow.trajectory_id.in_(trajectory_ids),
+            is_any(InteractionRow.interaction_id, interaction_ids),
+            is_any(InteractionRow.trajectory_id, trajectory_ids),
         )
     )
     return [ServedAt(*row) for row in session.execute(query)]
@@ -147,7 +148,7 @@ def mark_closed(session: Session, ends: Sequence[ClosedAs], *, closed_at: dateti
     for (state, reason), ids in by_end.items():
         query = (
             update(InteractionRow)
-            .where(InteractionRow.interaction_id.in_(ids), InteractionRow.state == OPEN)
+            .where(is_any(InteractionRow.interaction_id, ids), InteractionRow.state == OPEN)
             .values(state=state, excluded_reason=reason, closed_at=closed_at)
             .returning(InteractionRow.interaction_id)
             .execution_options(synchronize_session=False)

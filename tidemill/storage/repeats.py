@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from tidemill.contracts.events import FEEDBACK
 from tidemill.storage.feedback import DEAD_LETTERED, FeedbackKey
+from tidemill.storage.membership import is_any
 from tidemill.storage.tables import DuplicateDeliveryRow, FeedbackRow
 
 
@@ -36,8 +37,8 @@ def fetch_dead_lettered(session: Session, keys: Collection[FeedbackKey]) -> list
     if not keys:
         return []
     query = select(FeedbackRow).where(
-        FeedbackRow.tenant.in_({tenant for tenant, _ in keys}),
-        FeedbackRow.feedback_id.in_({feedback_id for _, feedback_id in keys}),
+        is_any(FeedbackRow.tenant, {tenant for tenant, _ in keys}),
+        is_any(FeedbackRow.feedback_id, {feedback_id for _, feedback_id in keys}),
         FeedbackRow.state == DEAD_LETTERED,
     )
     return [row for row in session.scalars(query) if (row.tenant, row.feedback_id) in keys]
@@ -52,7 +53,7 @@ def fetch_repeats(
         return found
     row = DuplicateDeliveryRow
     query = select(row.tenant, row.record_id, row.appended_at, row.partition, row.log_offset).where(
-        row.topic == FEEDBACK, row.record_id.in_({feedback_id for _, feedback_id in keys})
+        row.topic == FEEDBACK, is_any(row.record_id, {feedback_id for _, feedback_id in keys})
     )
     for tenant, feedback_id, appended_at, partition, offset in session.execute(query):
         # An old row without a tenant belongs to nobody here.

@@ -1,0 +1,61 @@
+"""`column is one of these texts`, as one statement however many there are.
+
+SQLAlchemy's own IN writes a parameter for each value and so a new statement for each number of
+them; with hundreds of ids that costs more than the answer.
+"""
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import ColumnElement, Text, TypeDecorator, bindparam
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.engine import Dialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy.sql import operators
+from sqlalchemy.sql.elements import BinaryExpression
+from sqlalchemy.types import Boolean, TypeEngine
+
+
+class _Texts(TypeDecorator[list[str]]):
+    """Many texts as one parameter: an array where there are arrays, else a JSON list."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Choose the column type of a dialect."""
+        plain: TypeEngine[Any] = Text()
+        return dialect.type_descriptor(plain if dialect.name == "sqlite" else ARRAY(Text()))
+
+    def process_bind_param(self, value: list[str] | None, dialect: Dialect) -> Any:
+        """Pass the texts on."""
+        return json.dumps(value) if dialect.name == "sqlite" else value
+
+
+class _IsAny(BinaryExpression[bool]):
+    inherit_cache = True
+
+
+@compiles(_IsAny, "sqlite")
+def _compile_sqlite(element: _IsAny, compiler: Any, **options: Any) -> str:
+    left = compiler.process(element.left, **options)
+    right = compiler.process(element.right, **options)
+    return f"{left} IN (SELECT value FROM json_each({right}))"  # noqa: S608  compiled parts
+
+
+@compiles(_IsAny, "postgresql")
+def _compile_postgresql(element: _IsAny, compiler: Any, **options: Any) -> str:
+    left = compiler.process(element.left, **options)
+    right = compiler.process(element.right, **options)
+    return f"{left} = ANY({right})"
+
+
+def is_any(
+    column: InstrumentedAttribute[str] | InstrumentedAttribute[str | None],
+    texts: Collection[str],
+) -> ColumnElement[bool]:
+    """Return the condition that a column holds one of some texts."""
+    values = bindparam(None, sorted(texts), type_=_Texts(), unique=True)
+    return _IsAny(column.expression, values, operators.eq, type_=Boolean())
