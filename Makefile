@@ -11,8 +11,10 @@ BASE ?= tiny
 STACK ?= embedded
 DATA ?= .tidemill/demo
 PYTEST_ARGS ?=
+NAME ?= ingest
+QUICK ?=
 
-.PHONY: help setup demo test check format mlflow clean
+.PHONY: help setup demo test check bench format mlflow clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -44,6 +46,9 @@ check: $(READY) ## linter, formatter, types, imports, sizes, tables, links; runs
 	@$(VENV)/bin/lint-imports --no-cache
 	@$(PYTHON) -m checks
 	@echo "all checks passed"
+
+bench: $(READY) ## the product beside its peers, by turns [NAME=ingest] [QUICK=1]
+	@$(PYTHON) -m benchmarks.$(NAME) $(if $(QUICK),--quick)
 
 format: $(READY) ## let ruff put files into shape
 	@$(VENV)/bin/ruff check --fix .

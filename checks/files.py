@@ -4,7 +4,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("tidemill", "ingest", "learner", "serving", "gating", "migrations")
-_CODE = (*PACKAGES, "examples", "checks", "tests")
+_CODE = (*PACKAGES, "examples", "benchmarks", "checks", "tests")
 
 
 def python_files(*folders: str) -> list[Path]:

@@ -1,0 +1,1 @@
+"""Benchmarks: the product and its peers, measured by turns in one run."""

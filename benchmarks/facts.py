@@ -1,0 +1,47 @@
+"""What a result says of itself: the commit that was measured, and the machine."""
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def measured_commit() -> str:
+    """Return the commit of the working tree, with `-dirty` where files differ from it.
+
+    Result files do not count: a run writes them.
+    """
+    commit = _git("rev-parse", "HEAD")
+    changed = _git("status", "--porcelain", "--", ".", ":!benchmarks/results")
+    return f"{commit}-dirty" if changed else commit
+
+
+def machine() -> dict[str, str | int]:
+    """Return what the figures depend on."""
+    return {
+        "cores": os.cpu_count() or 0,
+        "processor": _processor(),
+        "memory_mib": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(  # noqa: S603  the arguments are ours
+        ["git", *arguments],  # noqa: S607  found on PATH
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    facts = Path("/proc/cpuinfo")
+    lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or "unknown"

@@ -1,0 +1,208 @@
+"""The load generator: raw connections with one request at a time each, in a process of its own.
+
+Its one argument is a `Load` as JSON; it prints an `Answered` as JSON. An HTTP client library would
+take longer for a request than the endpoint does.
+"""
+
+import asyncio
+import json
+import secrets
+import sys
+import time
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from typing import cast
+
+import uvloop
+from pydantic import BaseModel
+from uuid_utils.compat import uuid7
+
+from benchmarks.figures import percentile
+
+_NUM_INTERACTIONS = 1000
+_NUM_RATERS = 100
+_GOOD = (b"202", b"207")
+
+
+class Load(BaseModel):
+    """What is sent, where to and how long."""
+
+    port: int
+    key: str
+    num_connections: int
+    seconds: float
+    warm_up_s: float = 0.5
+    """Sent before, and not counted."""
+    num_items: int = 1
+    """Feedbacks in one request; more than one go as NDJSON to the batch route."""
+
+
+class Answered(BaseModel):
+    """What came back."""
+
+    per_s: float
+    """Feedbacks acknowledged a second."""
+    p50_ms: float
+    p99_ms: float
+    num_requests: int
+
+
+class LoadError(Exception):
+    """A request was not taken as it has to be; the figures would mean nothing."""
+
+
+class _Source:
+    """Encoded requests, each with feedback ids that were never sent before."""
+
+    def __init__(self, load: Load) -> None:
+        is_single = load.num_items == 1
+        path = "/v1/feedback" if is_single else "/v1/feedback:batch"
+        kind = "application/json" if is_single else "application/x-ndjson"
+        self._run = secrets.token_hex(6)
+        self._num_items = load.num_items
+        trajectories = [str(uuid7()) for _ in range(_NUM_INTERACTIONS)]
+        self._tails = [
+            json.dumps(
+                {
+                    "interaction_id": f"{trajectory}.{uuid7()}",
+                    "metric": "accepted",
+                    "value": number % 3 > 0,
+                    "rater": f"rater-{number % _NUM_RATERS:03d}",
+                }
+            )[1:].encode()
+            for number, trajectory in enumerate(trajectories)
+        ]
+        self._head = (
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {load.key}\r\n"
+            f"Content-Type: {kind}\r\nContent-Length: "
+        ).encode()
+
+    def requests(self) -> Iterator[bytes]:
+        """Yield them without end."""
+        first = 0
+        while True:
+            numbers = range(first, first + self._num_items)
+            body = b"\n".join(self._item(number) for number in numbers)
+            yield b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
+            first += self._num_items
+
+    def _item(self, number: int) -> bytes:
+        tail = self._tails[number % _NUM_INTERACTIONS]
+        return b'{"feedback_id": "%b-%010d", %b' % (self._run.encode(), number, tail)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection that sends the next request when the last one is answered."""
+
+    def __init__(self, runner: "_Runner") -> None:
+        self._runner = runner
+        self._buffer = b""
+        self._sent_at = 0.0
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's are no subclass of it.
+        self._transport = cast(asyncio.WriteTransport, transport)
+        self._send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.over.done():
+            self.over.set_exception(LoadError(f"the server closed a connection: {exc}"))
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        at = self._buffer.lower().find(b"content-length:", 0, end)
+        length = int(self._buffer[at + 15 : self._buffer.find(b"\r", at)])
+        if len(self._buffer) < end + 4 + length:
+            return
+        whole, self._buffer = self._buffer, b""
+        now = time.perf_counter()
+        problem = self._runner.count(whole, now - self._sent_at)
+        if problem is not None:
+            self.over.set_exception(LoadError(problem))
+        elif now < self._runner.until:
+            self._send()
+        else:
+            self.over.set_result(None)
+            self._transport.close()
+
+    def _send(self) -> None:
+        request = next(self._runner.requests)
+        self._sent_at = time.perf_counter()
+        self._transport.write(request)
+
+
+class _Runner:
+    """All connections of a run, and what they saw."""
+
+    def __init__(self, load: Load, requests: Iterator[bytes]) -> None:
+        self.requests = requests
+        self.until = 0.0
+        self.latencies_s = array("d")
+        self.statuses: Counter[bytes] = Counter()
+        self._load = load
+
+    async def run(self, seconds: float) -> float:
+        """Send for so long; return how long it took until the last answer."""
+        loop = asyncio.get_running_loop()
+        started = time.perf_counter()
+        self.until = started + seconds
+        connections: list[_Connection] = []
+        for _ in range(self._load.num_connections):
+            _, connection = await loop.create_connection(
+                lambda: _Connection(self), "127.0.0.1", self._load.port
+            )
+            connections.append(connection)
+        await asyncio.gather(*(one.over for one in connections))
+        return time.perf_counter() - started
+
+    def count(self, answer: bytes, latency_s: float) -> str | None:
+        """Take an answer; return what is wrong with it, if anything is."""
+        status = answer[9:12]
+        self.statuses[status] += 1
+        self.latencies_s.append(latency_s)
+        if status not in _GOOD:
+            return f"the server answered {answer[:500]!r}; every feedback must be accepted"
+        if self._load.num_items > 1 and answer.count(b'"accepted"') != self._load.num_items:
+            return f"not every item of a batch was accepted: {answer[:500]!r}"
+        return None
+
+
+async def send(load: Load) -> Answered:
+    """Send one load.
+
+    Raises:
+        LoadError: an answer other than accepted.
+    """
+    requests = _Source(load).requests()
+    await _Runner(load, requests).run(load.warm_up_s)
+    runner = _Runner(load, requests)
+    took_s = await runner.run(load.seconds)
+    latencies = runner.latencies_s.tolist()
+    return Answered(
+        per_s=len(latencies) * load.num_items / took_s,
+        p50_ms=percentile(latencies, 0.5) * 1000,
+        p99_ms=percentile(latencies, 0.99) * 1000,
+        num_requests=len(latencies),
+    )
+
+
+def main() -> int:
+    """Return the exit code."""
+    load = Load.model_validate_json(sys.argv[1])
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            answered = runner.run(send(load))
+        except LoadError as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+    sys.stdout.write(answered.model_dump_json())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
