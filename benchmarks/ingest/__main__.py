@@ -34,7 +34,13 @@ def main() -> int:
     asked = _arguments()
     mode = "quick" if asked.quick else "full"
     commit = measured_commit()
-    rounds = Rounds(RESULTS / f".ingest-{mode}.json", commit)
+    is_whole = asked.only is None and asked.column is None
+    is_resumed = is_whole and not asked.quick
+    kept = RESULTS / (".ingest.json" if is_resumed else ".ingest-once.json")
+    if not is_resumed:
+        # Whoever asks for a short look again wants to see it measured again.
+        kept.unlink(missing_ok=True)
+    rounds = Rounds(kept, commit)
     figures: dict[str, object] = {"mode": mode, "worker_beside_api": False}
     targets: list[Target] = []
     for column in Column if asked.column is None else (Column(asked.column),):
@@ -52,12 +58,11 @@ def main() -> int:
         targets += part.targets()
     targets += _unmeasured()
     show(f"ingest, {mode}", figures, targets)
-    is_whole = asked.only is None and asked.column is None
     if is_whole:
         name = "ingest-quick" if asked.quick else "ingest"
         path = RESULTS / f"{name}.json"
         write_result(path, name=name, commit=commit, figures=figures, targets=targets)
-        rounds.forget()
+    rounds.forget()
     return 0
 
 
