@@ -65,8 +65,8 @@ def _sqlite_insert(table: Table, names: tuple[str, ...]) -> str:
 def _postgresql_insert(table: Table, names: tuple[str, ...]) -> str:
     columns = ", ".join(_quoted(names))
     arrays = ", ".join(f"%s::{_array_type(table.c[name])}[]" for name in names)
-    source = f"SELECT * FROM unnest({arrays})"
-    return f"INSERT INTO {table.name} ({columns}) {source}"
+    into = f"INSERT INTO {table.name} ({columns})"
+    return f"{into} SELECT * FROM unnest({arrays})"  # noqa: S608  names are ours
 
 
 def _quoted(names: Sequence[str]) -> list[str]:
