@@ -33,7 +33,7 @@ from tidemill.storage.interactions import (
     fetch_partitions_due,
     mark_closed,
 )
-from tidemill.storage.offsets import fetch_offsets
+from tidemill.storage.offsets import fetch_offsets, hold_partitions
 from tidemill.storage.tables import FeedbackRow, InteractionRow
 
 _VALUE: TypeAdapter[FeedbackValue] = TypeAdapter(FeedbackValue)
@@ -66,6 +66,7 @@ class Closer:
             return 0
         bounds = self.log.bounds(FEEDBACK)
         with self.database.transaction() as session:
+            hold_partitions(session, self.group, due)
             cutoffs = self._cutoffs(session, FEEDBACK, due, bounds=bounds, until=until)
             rows = fetch_closable(session, partitions=cutoffs, limit=self.limit)
             if rows:
@@ -81,6 +82,7 @@ class Closer:
             return 0
         bounds = self.log.bounds(INTERACTIONS)
         with self.database.transaction() as session:
+            hold_partitions(session, self.group, due)
             cutoffs = self._cutoffs(session, INTERACTIONS, due, bounds=bounds, until=until)
             rows = fetch_expired(session, partitions=cutoffs, limit=self.limit)
             expire(session, rows, unmatched_after_s=self.unmatched_after_s)

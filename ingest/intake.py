@@ -33,7 +33,7 @@ from tidemill.storage.interactions import (
     fetch_served_at,
     insert_interactions,
 )
-from tidemill.storage.offsets import Advance, advance_offset
+from tidemill.storage.offsets import Advance, advance_offset, hold_partitions
 from tidemill.storage.repeats import (
     Delivery,
     delete_repeats,
@@ -75,6 +75,7 @@ class Intake:
         Raises:
             FencedError: another worker came first; the transaction must be dropped.
         """
+        hold_partitions(session, self.group, {record.partition for record in records})
         moved = self._advance(session, records, expected)
         by_topic: dict[str, list[Record]] = {topic: [] for topic in TOPICS_READ}
         for record in records:
@@ -101,8 +102,7 @@ class Intake:
         for record in records:
             batches.setdefault(record.topic_partition, []).append(record)
         moved: dict[TopicPartition, int] = {}
-        # Sorted, so that two workers never wait for each other's rows in a circle.
-        for place, batch in sorted(batches.items()):
+        for place, batch in batches.items():
             moved[place] = batch[-1].offset + 1
             step = Advance(
                 topic=place.topic,

@@ -48,6 +48,8 @@ class KafkaLogSettings(Block):
     """No broker answers for this long: the process cannot start, or a read fails."""
     append_timeout_s: float = Field(default=2.0, gt=0)
     """No acknowledgement after this long: the API answers 503."""
+    session_timeout_s: float = Field(default=10.0, ge=6, le=1800)
+    """A group member that was silent this long loses its partitions; brokers refuse less than 6."""
 
 
 LogSettings = Annotated[EmbeddedLogSettings | KafkaLogSettings, Field(discriminator="kind")]

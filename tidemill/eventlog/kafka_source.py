@@ -80,7 +80,7 @@ class KafkaSource:
                 "auto_offset_reset": "earliest",
                 # Partition n of every topic to the same member.
                 "partition_assignment_strategy": [RangePartitionAssignor],
-                "session_timeout_ms": 10_000,
+                "session_timeout_ms": int(settings.session_timeout_s * 1000),
                 "heartbeat_interval_ms": 500,
                 "metadata_max_age_ms": 5_000,
                 "allow_auto_create_topics": False,

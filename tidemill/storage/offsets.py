@@ -1,8 +1,9 @@
 """How far a consumer group has come; the offset moves in the transaction of the rows it caused."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from zlib import crc32
 
 from sqlalchemy import func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -24,6 +25,22 @@ class Advance:
     next_offset: int
     num_records: int
     appended_until: datetime
+
+
+def hold_partitions(session: Session, group: str, partitions: Iterable[int]) -> None:
+    """Keep the other workers of a group out of some partitions, in all topics, until the end.
+
+    An offset row guards its own topic alone. While partitions move, one worker may still have the
+    feedback of a partition and another its interactions already: each would then store its half,
+    unseen by the other, and join nothing. On SQLite, whoever writes is alone anyway.
+    """
+    if session.get_bind().dialect.name == "sqlite":
+        return
+    # As PostgreSQL has it: a signed number of 32 bits.
+    group_number = int.from_bytes(crc32(group.encode()).to_bytes(4), signed=True)
+    # Sorted, so that two workers never wait for each other in a circle.
+    for partition in sorted(set(partitions)):
+        session.execute(select(func.pg_advisory_xact_lock(group_number, partition)))
 
 
 def advance_offset(session: Session, group: str, step: Advance) -> None:
