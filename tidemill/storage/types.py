@@ -2,11 +2,11 @@
 
 import array
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import DateTime, LargeBinary
+from sqlalchemy import JSON, DateTime, LargeBinary
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
@@ -32,6 +32,24 @@ class UtcDateTime(TypeDecorator[datetime]):
             return None
         moment: datetime = value
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+class ExactJson(TypeDecorator[Any]):
+    """JSON whose lone numbers keep every bit.
+
+    SQLite takes a column of JSON for one of numbers: it reads a number from its text by itself,
+    and may miss the last bit. A number that is handed over as one stays as it is.
+    """
+
+    impl = JSON
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
+        """Hand a float to SQLite as it is, everything else as JSON."""
+        encode: Callable[[Any], Any] | None = super().bind_processor(dialect)
+        if dialect.name != "sqlite" or encode is None:
+            return encode
+        return lambda value: value if isinstance(value, float) else encode(value)
 
 
 class _Packed(TypeDecorator[tuple[Any, ...]]):

@@ -7,10 +7,11 @@ a dead letter. (topic, partition, offset) is unique in each.
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Index, LargeBinary, UniqueConstraint
+from sqlalchemy import Index, LargeBinary, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidemill.storage.tables.base import Row
+from tidemill.storage.types import ExactJson
 
 
 class InteractionRow(Row):
@@ -63,7 +64,7 @@ class FeedbackRow(Row):
     """None = the whole trajectory is meant."""
     target_id: Mapped[str]
     metric: Mapped[str]
-    value: Mapped[Any | None] = mapped_column(JSON)
+    value: Mapped[Any | None] = mapped_column(ExactJson)
     source: Mapped[str]
     rater: Mapped[str | None]
     body_digest: Mapped[str]

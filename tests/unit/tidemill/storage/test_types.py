@@ -5,7 +5,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, insert, select
 
 from tidemill.errors import StorageError
 from tidemill.storage.database import Database
-from tidemill.storage.types import PackedFloats, PackedIds, UtcDateTime
+from tidemill.storage.types import ExactJson, PackedFloats, PackedIds, UtcDateTime
 
 METADATA = MetaData()
 THINGS = Table(
@@ -15,6 +15,7 @@ THINGS = Table(
     Column("at", UtcDateTime),
     Column("ids", PackedIds),
     Column("floats", PackedFloats),
+    Column("value", ExactJson),
 )
 
 
@@ -51,3 +52,14 @@ def test_nothing_stays_nothing(any_database: Database) -> None:
     assert row.at is None  # type: ignore[attr-defined]
     assert row.ids is None  # type: ignore[attr-defined]
     assert row.floats == ()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "value",
+    # Numbers whose text SQLite reads as their neighbours.
+    [2.378774848667913, 2.38683204926268, 0.1, 1e-300, True, False, "1.50", {"kept": 0.1}, [0.1]],
+)
+def test_a_json_value_comes_back_bit_for_bit(any_database: Database, value: object) -> None:
+    row = stored(any_database, value=value)
+    assert row.value == value  # type: ignore[attr-defined]
+    assert type(row.value) is type(value)  # type: ignore[attr-defined]
