@@ -13,8 +13,12 @@ DATA ?= .tidemill/demo
 PYTEST_ARGS ?=
 NAME ?= ingest
 QUICK ?=
+ROUNDS ?= 50
+ITEMS ?= 100000
+# Each run dies in another way, unless a seed is asked for.
+CHAOS_SEED = $(if $(filter command environment,$(firstword $(origin SEED))),--seed $(SEED))
 
-.PHONY: help setup demo test check bench format mlflow clean
+.PHONY: help setup demo test chaos check bench format mlflow clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -38,6 +42,9 @@ endif
 test: $(READY) ## every test, with coverage [PYTEST_ARGS="-k words"]
 	@$(PYTHON) -m pytest --cov --cov-report=json:.coverage.json --cov-report= $(PYTEST_ARGS)
 	@$(PYTHON) -m checks.coverage .coverage.json
+
+chaos: $(READY) ## kills and restarts on Kafka and PostgreSQL; nothing may be lost [ROUNDS=50] [ITEMS=100000] [SEED=a new one]
+	@$(PYTHON) -m tests.chaos --rounds $(ROUNDS) --items $(ITEMS) $(CHAOS_SEED)
 
 check: $(READY) ## linter, formatter, types, imports, sizes, tables, links; runs no test
 	@$(VENV)/bin/ruff check .

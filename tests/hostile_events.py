@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from hypothesis import strategies as st
+
 HOSTILE: tuple[bytes, ...] = (
     b'"0001-01-01T00:00:00+14:00"',
     b'"9999-12-31T23:59:59-14:00"',
@@ -52,6 +54,14 @@ def mutants(payload: bytes) -> Iterator[bytes]:
         text = json.dumps(_replaced(document, place), ensure_ascii=False).encode()
         for token in HOSTILE:
             yield text.replace(f'"{_MARK}"'.encode(), token)
+
+
+@st.composite
+def with_strange_bytes(draw: st.DrawFn, payload: bytes) -> bytes:
+    """Draw an event in which some bytes are replaced by others, or missing."""
+    begin = draw(st.integers(0, len(payload)))
+    end = draw(st.integers(begin, min(len(payload), begin + 8)))
+    return payload[:begin] + draw(st.binary(max_size=8)) + payload[end:]
 
 
 def _places(value: Any, *above: Any) -> Iterator[tuple[Any, ...]]:

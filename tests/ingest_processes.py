@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,20 +22,35 @@ from tidemill.storage.database import Database
 from tidemill.storage.schema import upgrade
 from tidemill.storage.tables import LogOffsetRow
 
-ROUNDS = int(os.environ.get("TIDEMILL_CHAOS_ROUNDS", "5"))
-"""Kills in one test; `make chaos` asks for more."""
-
 METRICS = '[metrics.accepted]\ntype = "bool"\nwindow_s = 2\ndefault = false\n'
 
-_MAIN = """
-import sys
-from ingest.settings import IngestSettings
-from ingest.{module} import run
-from tidemill.settings import SharedSettings
-shared = SharedSettings.model_validate_json(sys.argv[1])
-sys.exit(run(shared, IngestSettings.model_validate_json(sys.argv[2])))
-"""
 _PATIENCE_S = 60.0
+
+
+def start_part(
+    part: str,
+    shared: SharedSettings,
+    settings: IngestSettings,
+    *,
+    ahead_s: float = 0.0,
+    output: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start `worker` or `api_process`.
+
+    Args:
+        part: the module of ingest that runs it.
+        shared: what every part agrees on.
+        settings: of ingest.
+        ahead_s: how far the API's clock goes ahead of the machine's.
+        output: the file that takes what it says; None = that of this process.
+    """
+    documents = [shared.model_dump_json(), settings.model_dump_json()]
+    command = [sys.executable, "-m", "tests.ingest_part", part, *documents, str(ahead_s)]
+    with ExitStack() as stack:
+        taken = None if output is None else stack.enter_context(output.open("ab"))
+        return subprocess.Popen(
+            command, env=os.environ | {"TIDEMILL_LOG_LEVEL": "ERROR"}, stdout=taken, stderr=taken
+        )
 
 
 @dataclass
@@ -54,16 +69,7 @@ class Installation:
 
     def start(self, module: str) -> subprocess.Popen[bytes]:
         """Start `worker` or `api_process`."""
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                _MAIN.format(module=module),
-                self.shared.model_dump_json(),
-                self.settings.model_dump_json(),
-            ],
-            env=os.environ | {"TIDEMILL_LOG_LEVEL": "ERROR"},
-        )
+        process = start_part(module, self.shared, self.settings)
         self.running.append(process)
         return process
 

@@ -72,8 +72,8 @@ def running_postgres() -> Iterator[PostgresServer]:
         missing_server(f"{error}, or name a server in TIDEMILL_TEST_DATABASE_URL")
     with tempfile.TemporaryDirectory(prefix="tidemill-pg-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        with postgres.running_postgres(folder, folder / "postgres.log") as url:
-            yield PostgresServer(url)
+        with postgres.running_postgres(folder, folder / "postgres.log") as server:
+            yield PostgresServer(server.url)
 
 
 def new_kafka_broker(data: Path) -> KafkaBroker:

@@ -67,7 +67,7 @@ def running_stack(stack: str, folder: Path) -> Iterator[str]:
         mlflow = MlflowServer(folder, logs / "mlflow.log")
         ends.callback(mlflow.stop)
         mlflow.start()
-        yield server_settings(bootstrap=broker.bootstrap, database=database, mlflow=mlflow.url)
+        yield server_settings(bootstrap=broker.bootstrap, database=database.url, mlflow=mlflow.url)
         # Nothing waited for it, so nothing else would tell that its pages are empty.
         mlflow.wait_ready(timeout_s=30.0)
 

@@ -4,11 +4,14 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from examples.servers.starting import MissingServerError, ServerError, last_words
 
@@ -33,9 +36,32 @@ def find_postgres() -> ModuleType:
     return module
 
 
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """A server that runs."""
+
+    url: str
+    """Of its first database; the same after a restart."""
+    _server: Any
+
+    def crash_and_restart(self, *, down_s: float) -> None:
+        """End it at once, as a crash does, and start it again: it recovers from its own log.
+
+        Raises:
+            subprocess.SubprocessError: it could not be ended or started.
+        """
+        server = self._server
+        immediate = ("-w", "-D", str(server.pgdata), "-m", "immediate", "stop")
+        find_postgres().pgexec.pgexec(
+            "pg_ctl", immediate, bin_path=server.bin_path, user=server.system_user
+        )
+        time.sleep(down_s)
+        server.ensure_postgres_running()
+
+
 @contextmanager
-def running_postgres(folder: Path, log: Path) -> Iterator[str]:
-    """Run a server whose data lies in a folder; yield the URL of its first database.
+def running_postgres(folder: Path, log: Path) -> Iterator[Postgres]:
+    """Run a server whose data lies in a folder.
 
     The file `log` holds what it said, once it has ended.
 
@@ -62,7 +88,7 @@ def running_postgres(folder: Path, log: Path) -> Iterator[str]:
                 f"PostgreSQL did not start ({error}): {last_words(data / 'log')}"
             ) from error
         stack.callback(server.cleanup)
-        yield server.get_uri()
+        yield Postgres(server.get_uri(), server)
 
 
 def _is_open(folder: Path) -> bool:

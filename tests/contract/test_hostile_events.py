@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.contract.test_events import KINDS, changed, golden
-from tests.hostile_events import mutants
+from tests.hostile_events import mutants, with_strange_bytes
 from tidemill.contracts.codec import decode
 from tidemill.contracts.events import Event, FeedbackReceived, InteractionServed
 from tidemill.errors import ContractError, UndecodableEventError
@@ -38,10 +38,7 @@ def test_any_bytes_are_read_or_refused(kind: type[Event], payload: bytes) -> Non
 def test_an_event_with_strange_bytes_in_it_is_read_or_refused(
     kind: type[Event], data: st.DataObject
 ) -> None:
-    payload = GOLDEN[kind]
-    begin = data.draw(st.integers(0, len(payload)))
-    end = data.draw(st.integers(begin, min(len(payload), begin + 8)))
-    event = read(kind, payload[:begin] + data.draw(st.binary(max_size=8)) + payload[end:])
+    event = read(kind, data.draw(with_strange_bytes(GOLDEN[kind])))
     assert event is None or isinstance(event, kind)
 
 
