@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tests.chaos.cluster import Cluster
 from tests.chaos.plan import KILL, PAUSE, Fault, Plan
 from tests.chaos.senders import Book
-from tidemill.errors import StorageError
+from tidemill.errors import EventLogError, StorageError
 
 _TICK_S = 0.05
 _PAUSE_S = 9.0
@@ -59,8 +59,14 @@ class Driver:
         Raises:
             StallError: nothing goes on any more.
         """
-        num_records = self.cluster.count_in_log()
-        self._wait(lambda: self.num_read >= num_records and self.cluster.is_at_rest())
+        self._wait(self._is_at_rest)
+
+    def _is_at_rest(self) -> bool:
+        try:
+            return self.num_read == self.cluster.count_in_log() and self.cluster.is_at_rest()
+        except (EventLogError, StorageError):
+            # A server that has just come back may not answer yet.
+            return False
 
     def _strike(self, fault: Fault, rng: random.Random) -> None:
         doing = f"{fault.what} {fault.target}"

@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingest.settings import IngestSettings
-from tests.chaos.cluster import running_cluster
+from tests.chaos.cluster import Cluster, running_cluster
 from tests.chaos.driver import Driver, StallError
 from tests.chaos.plan import Plan, plan_faults
 from tests.chaos.poison import Poisoner, draw_mutants
 from tests.chaos.senders import Book, Sender
 from tests.chaos.stacks import write_settings
 from tests.chaos.traffic import requests
-from tests.chaos.verdict import find_command_problems, find_problems, read_log
+from tests.chaos.verdict import (
+    find_command_problems,
+    find_problems,
+    find_replay_problems,
+    read_log,
+)
+from tidemill.storage.database import Database
 
 NUM_SENDERS = 4
 NUM_WORKERS = 2
@@ -95,12 +101,12 @@ def _run(driver: Driver, folder: Path) -> Report:
     codes = fleet.stop()
     problems += [f"{name} ended with {code} on SIGTERM" for name, code in codes.items() if code]
     problems += fleet.endings + book.refusals[:10] + poisoner.errors
+    if (len(book.over), poisoner.num_appended) != (plan.num_feedback, plan.num_poison):
+        problems.append(f"sent only {len(book.over)} ids, {poisoner.num_appended} mutated events")
     driver.say("everything is at rest; the set check")
     records = read_log(cluster.log)
     problems += find_problems(cluster.database, records, book)
-    settings = folder / "tidemill.toml"
-    write_settings(stack, SETTINGS, settings)
-    problems += find_command_problems(settings, stack.fresh_database_url)
+    problems += _find_command_problems(cluster, folder)
     return Report(
         num_faults=len(faults),
         num_sent=len(book.bodies),
@@ -110,6 +116,19 @@ def _run(driver: Driver, folder: Path) -> Report:
         num_records=len(records),
         problems=problems,
     )
+
+
+def _find_command_problems(cluster: Cluster, folder: Path) -> list[str]:
+    settings = folder / "tidemill.toml"
+    write_settings(cluster.stack, SETTINGS, settings)
+    # Into the other kind of database, for a cluster on PostgreSQL.
+    fresh = f"sqlite:///{folder / 'again.db'}"
+    problems = find_command_problems(settings, fresh)
+    replayed = Database(fresh)
+    try:
+        return problems + find_replay_problems(cluster.database, replayed)
+    finally:
+        replayed.close()
 
 
 def _senders(driver: Driver, stop: threading.Event) -> list[Sender]:

@@ -19,8 +19,8 @@ _AGAIN = (429, 503)
 class Book:
     """What was sent and what was acknowledged, over all senders."""
 
-    bodies: dict[str, list[Body]] = field(default_factory=dict)
-    """By id; the others under one id are in conflict with the first."""
+    bodies: dict[str, Body] = field(default_factory=dict)
+    """By id: the first; others under its id are in conflict with it, and sent once it is stored."""
     acknowledged: set[str] = field(default_factory=set)
     num_records: int = 0
     """Acknowledged with `accepted`: each is a record of the log."""
@@ -36,9 +36,7 @@ class Book:
         with self._lock:
             self.num_attempts += 1
             for body in bodies:
-                known = self.bodies.setdefault(name_of(body), [])
-                if body not in known:
-                    known.append(body)
+                self.bodies.setdefault(name_of(body), body)
 
     def note_stored(self, names: Sequence[str], *, num_accepted: int) -> None:
         """Keep what was acknowledged."""

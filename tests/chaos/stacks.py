@@ -37,8 +37,6 @@ class Stack:
 
     shared: SharedSettings
     num_apis: int
-    fresh_database_url: str
-    """An empty one, for the replay."""
     servers: dict[str, Restart] = field(default_factory=dict)
     """What can be restarted, by name."""
 
@@ -60,8 +58,7 @@ def running_stack(name: str, folder: Path) -> Iterator[Stack]:
     )
     shared.data.mkdir()
     if name == EMBEDDED:
-        again = f"sqlite:///{folder / 'again.db'}"
-        yield Stack(shared=shared, num_apis=1, fresh_database_url=again)
+        yield Stack(shared=shared, num_apis=1)
         return
     with ExitStack() as ends:
         postgres = ends.enter_context(
@@ -75,7 +72,6 @@ def running_stack(name: str, folder: Path) -> Iterator[Stack]:
         yield Stack(
             shared=shared.model_copy(update={"log": log, "database": database}),
             num_apis=2,
-            fresh_database_url=_new_database(postgres),
             servers={
                 "broker": lambda rng: _restart_broker(broker, rng),
                 "database": lambda rng: postgres.crash_and_restart(down_s=_outage_s(rng)),

@@ -1,18 +1,20 @@
 """The set check finds whatever is missing, doubled, torn or not at rest."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import delete, select, update
 
 from tests.chaos.senders import Book
-from tests.chaos.verdict import find_problems, read_log
+from tests.chaos.verdict import find_problems, find_replay_problems, read_log
 from tests.factories import make_feedback, make_interaction
 from tests.ingest_rig import Rig, seconds
 from tidemill.contracts.events import FEEDBACK
 from tidemill.storage.database import Database, Session
 from tidemill.storage.tables import DeadLetterRow, DuplicateDeliveryRow, FeedbackRow, InteractionRow
+from tidemill.storage.tables.base import Row
 
 
 class Checked:
@@ -85,6 +87,19 @@ def test_what_is_wrong_is_found(
     with checked.rig.database.transaction() as session:
         tamper(session)
     assert any(words in problem for problem in checked.problems())
+
+
+@pytest.mark.parametrize("table", [FeedbackRow, DuplicateDeliveryRow, DeadLetterRow])
+def test_what_a_replay_lacks_is_found(checked: Checked, tmp_path: Path, table: type[Row]) -> None:
+    live = checked.rig.database
+    again = Rig(Database(f"sqlite:///{tmp_path / 'again.db'}"), log=checked.rig.log)
+    Row.metadata.create_all(again.database.engine)
+    again.run_to(seconds(3600))
+    assert find_replay_problems(live, again.database) == []
+    with again.database.transaction() as session:
+        session.execute(delete(table))
+    assert any("the replay None" in one for one in find_replay_problems(live, again.database))
+    again.database.close()
 
 
 def test_a_row_for_what_cannot_be_read_is_found(checked: Checked) -> None:

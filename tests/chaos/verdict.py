@@ -89,6 +89,38 @@ def find_command_problems(settings: Path, fresh_database_url: str) -> list[str]:
     return problems
 
 
+def find_replay_problems(live: Database, replayed: Database) -> list[str]:
+    """Hold all that ingest wrote against what a replay made: not the experiences alone."""
+    ours, theirs = (_everything(database) for database in (replayed, live))
+    return _say(
+        "rows differ between the database and the replay",
+        [
+            f"{name}: {theirs.get(name)}, the replay {ours.get(name)}"
+            for name in sorted(ours.keys() | theirs.keys())
+            if ours.get(name) != theirs.get(name)
+        ],
+    )
+
+
+def _everything(database: Database) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """Return what each feedback, repeat and dead letter came to, whatever database holds it."""
+    row, repeat, letter = FeedbackRow, DuplicateDeliveryRow, DeadLetterRow
+    found: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    with database.reading() as session:
+        query = select(row.tenant, row.feedback_id, row.state, row.partition, row.log_offset)
+        for tenant, feedback_id, *stands in session.execute(query):
+            found["feedback", tenant, feedback_id] = tuple(stands)
+        places = select(repeat.topic, repeat.partition, repeat.log_offset, repeat.record_id)
+        for *place, record_id in session.execute(places):
+            found["repeat", *place] = (record_id,)
+        letters = select(
+            letter.topic, letter.partition, letter.log_offset, letter.reason, letter.state
+        )
+        for *place, reason, state in session.execute(letters):
+            found["letter", *place] = (reason, state)
+    return found
+
+
 def _tidemill(settings: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "tidemill.cli.main", "--settings", str(settings), *arguments]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -148,17 +180,13 @@ def _id_problems(
     is_whole: Callable[[Any, Body], bool],
 ) -> list[str]:
     sent = {
-        name: bodies
-        for name, bodies in book.bodies.items()
+        name: body
+        for name, body in book.bodies.items()
         if is_interaction(name) == (kind == "interaction")
     }
     lost = [name for name in sent if name in book.acknowledged and name not in rows]
     states = Counter(row.state for row in rows.values())
-    torn = [
-        name
-        for name, bodies in sent.items()
-        if name in rows and not any(is_whole(rows[name], body) for body in bodies)
-    ]
+    torn = [name for name, body in sent.items() if name in rows and not is_whole(rows[name], body)]
     return [
         *_say(f"{kind}: acknowledged and lost", lost),
         *_say(f"{kind}: another content than was sent", torn),
