@@ -77,8 +77,8 @@ def running_servers(column: Column, folder: Path) -> Iterator[Servers]:
     broker = KafkaBroker(find_kafka(), folder / "kafka", folder / "kafka.log")
     broker.start()
     try:
-        with postgres.running_postgres(folder / "postgres", folder / "postgres.log") as url:
-            yield Servers(KafkaLogSettings(bootstrap_servers=broker.bootstrap), url)
+        with postgres.running_postgres(folder / "postgres", folder / "postgres.log") as server:
+            yield Servers(KafkaLogSettings(bootstrap_servers=broker.bootstrap), server.url)
     finally:
         broker.stop()
 

@@ -1,21 +1,25 @@
-"""Many rows in one statement, past the layers that would cost more than the insert itself.
+"""Many rows at once, past the layers that would cost more than the insert itself.
 
-PostgreSQL gets a column as one array (`unnest`), SQLite its driver's `executemany`. Values pass
-through the same column types as everywhere else.
+PostgreSQL gets them by COPY, SQLite by its driver's `executemany`. Values pass through the same
+column types as everywhere else.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from sqlalchemy import Column, Table
+from sqlalchemy import Connection, Table
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from tidemill.storage.tables.base import Row
 
 _POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+
+_DRIVER_TYPES = {"BIGINT": "int8", "INTEGER": "int4", "TIMESTAMP WITH TIME ZONE": "timestamptz"}
+"""Where the driver calls a column's type something else."""
 
 _Bind = Callable[[Any], Any]
 
@@ -34,44 +38,55 @@ def insert_rows(session: Session, kind: type[Row], rows: Sequence[Mapping[str, A
     table = cast("Table", kind.__table__)
     names = tuple(rows[0])
     binds = _binds(table, names, connection.dialect)
-    values = [
+    columns = [
         [row[name] if bind is None else bind(row[name]) for row in rows]
         for name, bind in zip(names, binds, strict=True)
     ]
+    values = zip(*columns, strict=True)
     if connection.dialect.name == "sqlite":
-        statement = _sqlite_insert(table, names)
-        connection.exec_driver_sql(statement, list(zip(*values, strict=True)))
+        connection.exec_driver_sql(_sqlite_insert(table, names), list(values))
     else:
-        connection.exec_driver_sql(_postgresql_insert(table, names), tuple(values))
+        _copy(connection, table, names, values)
+
+
+def _copy(
+    connection: Connection, table: Table, names: tuple[str, ...], rows: Iterable[tuple[Any, ...]]
+) -> None:
+    driver: Any = connection.connection.cursor()
+    try:
+        with driver.copy(_postgresql_copy(table, names)) as copy:
+            copy.set_types(_types(table, names))
+            for row in rows:
+                copy.write_row(row)
+    except connection.dialect.loaded_dbapi.Error as error:
+        # As SQLAlchemy has it, whose errors our callers know.
+        raise DBAPIError(f"COPY {table.name}", None, error) from error
+    finally:
+        driver.close()
 
 
 @lru_cache(maxsize=64)
 def _binds(table: Table, names: tuple[str, ...], dialect: Dialect) -> tuple[_Bind | None, ...]:
-    return tuple(_bind(table.c[name], dialect) for name in names)
-
-
-def _bind(column: Column[Any], dialect: Dialect) -> _Bind | None:
-    return column.type.dialect_impl(dialect).bind_processor(dialect)
+    return tuple(table.c[name].type.dialect_impl(dialect).bind_processor(dialect) for name in names)
 
 
 @lru_cache(maxsize=64)
 def _sqlite_insert(table: Table, names: tuple[str, ...]) -> str:
-    columns = ", ".join(_quoted(names))
     marks = ", ".join("?" for _ in names)
+    columns = ", ".join(_quoted(names))
     return f"INSERT INTO {table.name} ({columns}) VALUES ({marks})"  # noqa: S608  names are ours
 
 
 @lru_cache(maxsize=64)
-def _postgresql_insert(table: Table, names: tuple[str, ...]) -> str:
-    columns = ", ".join(_quoted(names))
-    arrays = ", ".join(f"%s::{_array_type(table.c[name])}[]" for name in names)
-    into = f"INSERT INTO {table.name} ({columns})"
-    return f"{into} SELECT * FROM unnest({arrays})"  # noqa: S608  names are ours
+def _postgresql_copy(table: Table, names: tuple[str, ...]) -> str:
+    return f"COPY {table.name} ({', '.join(_quoted(names))}) FROM STDIN (FORMAT BINARY)"
+
+
+@lru_cache(maxsize=64)
+def _types(table: Table, names: tuple[str, ...]) -> tuple[str, ...]:
+    kinds = (table.c[name].type.compile(dialect=_POSTGRESQL) for name in names)
+    return tuple(_DRIVER_TYPES.get(kind, kind.lower()) for kind in kinds)
 
 
 def _quoted(names: Sequence[str]) -> list[str]:
     return [f'"{name}"' for name in names]
-
-
-def _array_type(column: Column[Any]) -> str:
-    return str(column.type.compile(dialect=_POSTGRESQL))

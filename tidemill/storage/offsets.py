@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from zlib import crc32
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -27,6 +27,12 @@ class Advance:
     appended_until: datetime
 
 
+_HOLD = text(
+    "SELECT pg_advisory_xact_lock(:in_group, number)"
+    " FROM unnest(CAST(:numbers AS integer[])) AS number"
+)
+
+
 def hold_partitions(session: Session, group: str, partitions: Iterable[int]) -> None:
     """Keep the other workers of a group out of some partitions, in all topics, until the end.
 
@@ -39,8 +45,7 @@ def hold_partitions(session: Session, group: str, partitions: Iterable[int]) -> 
     # As PostgreSQL has it: a signed number of 32 bits.
     group_number = int.from_bytes(crc32(group.encode()).to_bytes(4), signed=True)
     # Sorted, so that two workers never wait for each other in a circle.
-    for partition in sorted(set(partitions)):
-        session.execute(select(func.pg_advisory_xact_lock(group_number, partition)))
+    session.execute(_HOLD, {"in_group": group_number, "numbers": sorted(set(partitions))})
 
 
 def advance_offset(session: Session, group: str, step: Advance) -> None:
