@@ -5,9 +5,9 @@ other function receives the block it needs. Unknown keys are refused.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 
 class Block(BaseModel):
@@ -31,19 +31,73 @@ class EmbeddedLogSettings(Block):
     """A topic that uses more bytes loses its oldest stored records; None = none."""
 
 
+class KafkaSecuritySettings(Block):
+    """Encryption and login at the brokers."""
+
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """SSL encrypts, SASL logs in; SASL_PLAINTEXT shows the records to the whole network."""
+    ca_file: Path | None = None
+    """PEM of the authority that signed the brokers' certificates; None = those of the system."""
+    cert_file: Path | None = None
+    """PEM of our own certificate, where the brokers want one; may hold its key too."""
+    key_file: Path | None = None
+    """PEM of its key, not encrypted; None = the key is in `cert_file`."""
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    """How to log in; PLAIN sends the password itself, so only inside SASL_SSL."""
+    username: str | None = Field(default=None, min_length=1, max_length=256)
+    """Who logs in."""
+    password: SecretStr | None = None
+    """Best as TIDEMILL_LOG__SECURITY__PASSWORD in the environment; never printed."""
+    password_file: Path | None = None
+    """A file that holds nothing but the password, instead of `password`."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        problem = self._login_problem() or self._encryption_problem()
+        if problem is not None:
+            raise ValueError(problem)
+        return self
+
+    def _login_problem(self) -> str | None:
+        num_passwords = (self.password is not None) + (self.password_file is not None)
+        if not self.protocol.startswith("SASL_"):
+            if self.username is None and num_passwords == 0:
+                return None
+            return (
+                f"protocol {self.protocol} has no login; take SASL_SSL, or drop user and password"
+            )
+        if self.username is None:
+            return f"protocol {self.protocol} needs a username"
+        if num_passwords != 1:
+            return (
+                f"user {self.username!r} needs one password: TIDEMILL_LOG__SECURITY__PASSWORD in "
+                f"the environment, or password_file; {num_passwords} are given"
+            )
+        return None
+
+    def _encryption_problem(self) -> str | None:
+        files = [name for name in ("ca_file", "cert_file", "key_file") if getattr(self, name)]
+        if files and not self.protocol.endswith("SSL"):
+            return (
+                f"protocol {self.protocol} does not encrypt, so {files[0]} would be ignored; "
+                "take SSL or SASL_SSL, or drop it"
+            )
+        if self.key_file is not None and self.cert_file is None:
+            return "key_file without cert_file: name the certificate of this key"
+        return None
+
+
 class KafkaLogSettings(Block):
     """Apache Kafka."""
 
     kind: Literal["kafka"] = "kafka"
-    bootstrap_servers: str
+    bootstrap_servers: str = Field(pattern=r"^[^\s,]+:\d+(\s*,\s*[^\s,]+:\d+)*$")
+    """`host:port` of one broker or more, with commas between."""
     num_partitions: int = Field(default=4, ge=1, le=1024)
     replication_factor: int = Field(default=1, ge=1)
     """3 in production; one broker can keep only one copy."""
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    ssl_cafile: Path | None = None
-    sasl_mechanism: str | None = None
-    sasl_username: str | None = None
-    sasl_password: str | None = None
+    security: KafkaSecuritySettings = KafkaSecuritySettings()
+    """Encryption and login; as shipped neither."""
     connect_timeout_s: float = Field(default=10.0, gt=0)
     """No broker answers for this long: the process cannot start, or a read fails."""
     append_timeout_s: float = Field(default=2.0, gt=0)

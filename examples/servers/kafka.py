@@ -58,9 +58,27 @@ def find_kafka(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(home).resolve()
 
 
-def broker_properties(*, port: int, controller: int, logs: Path) -> str:
-    """Return the settings of a broker that is its own controller, on two ports of the loopback."""
-    return _PROPERTIES.format(port=port, controller=controller, logs=logs)
+def broker_properties(
+    *, port: int, controller: int, logs: Path, more: Mapping[str, str] | None = None
+) -> str:
+    """Return the settings of a broker that is its own controller, on two ports of the loopback.
+
+    Args:
+        port: of clients.
+        controller: the port of the controller.
+        logs: the folder of the records.
+        more: settings to add, or to put in the place of ours.
+    """
+    lines = _PROPERTIES.format(port=port, controller=controller, logs=logs).splitlines()
+    settings = dict(line.split("=", 1) for line in lines) | dict(more or {})
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def new_cluster() -> str:
+    """Return an id for a new cluster."""
+    random = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+    # A leading hyphen would read as an option.
+    return "T" + random[1:]
 
 
 @dataclass(slots=True)
@@ -73,6 +91,14 @@ class KafkaBroker:
     """The file that takes what it says."""
     port: int = field(default_factory=free_port)
     controller_port: int = field(default_factory=free_port)
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Settings beside ours, or in their place."""
+    format_options: tuple[str, ...] = ()
+    """More options of the tool that formats its folder, such as users."""
+    cluster: str = field(default_factory=new_cluster)
+    """The id of its cluster; brokers of one cluster share it."""
+    heap: str = "512m"
+    """How large Java's heap may grow."""
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
@@ -126,14 +152,15 @@ class KafkaBroker:
         self.data.mkdir(parents=True, exist_ok=True)
         properties.write_text(
             broker_properties(
-                port=self.port, controller=self.controller_port, logs=self.data / "log"
+                port=self.port,
+                controller=self.controller_port,
+                logs=self.data / "log",
+                more=self.more,
             )
         )
-        cluster = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
-        # A leading hyphen would read as an option.
-        cluster = "T" + cluster[1:]
+        options = ["-t", self.cluster, "-c", str(properties), *self.format_options]
         done = subprocess.run(  # noqa: S603  the command is ours
-            self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)),
+            self._java("kafka.tools.StorageTool", "format", *options),
             capture_output=True,
             text=True,
             check=False,
@@ -142,6 +169,6 @@ class KafkaBroker:
             raise ServerError(f"the Kafka broker's folder could not be formatted: {done.stderr}")
 
     def _java(self, *arguments: str) -> list[str]:
-        options = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        options = ["-Xms128m", f"-Xmx{self.heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         levels = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         return ["java", *options, levels, "-cp", f"{self.home}/libs/*", *arguments]

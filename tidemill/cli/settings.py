@@ -24,6 +24,8 @@ from tidemill.settings import SharedSettings
 
 DEFAULT_FILE = Path("tidemill.toml")
 _UNKNOWN_KEY = "extra_forbidden"
+_SECRET_KEYS = frozenset({"password", "secret", "uri", "url"})
+"""What no message shows; a URL may hold a password."""
 
 
 class Settings(BaseSettings, SharedSettings):
@@ -96,5 +98,14 @@ def _explain(error: ValidationError, source: Path) -> str:
         if detail["type"] == _UNKNOWN_KEY:
             lines.append(f"  {key}: unknown key; look for a misspelling, or remove it")
         else:
-            lines.append(f"  {key}: {detail['msg']} (value: {detail['input']!r})")
+            shown = _without_secrets(detail["input"], key.rpartition(".")[2])
+            lines.append(f"  {key}: {detail['msg']} (value: {shown!r})")
     return "\n".join(lines)
+
+
+def _without_secrets(value: Any, key: str) -> Any:
+    if key in _SECRET_KEYS:
+        return "hidden"
+    if isinstance(value, dict):
+        return {name: _without_secrets(one, name) for name, one in value.items()}
+    return value

@@ -14,7 +14,8 @@ from kafka import KafkaAdminClient, KafkaConsumer
 
 from tidemill.errors import EventLogError, EventLogUnavailableError
 from tidemill.eventlog.base import Bounds, EventSink, EventSource, PositionLoader, Record
-from tidemill.eventlog.kafka_clients import MAX_MESSAGE_BYTES, client_options, connect, kafka_errors
+from tidemill.eventlog.kafka_clients import MAX_MESSAGE_BYTES, connect, kafka_errors
+from tidemill.eventlog.kafka_security import security_options
 from tidemill.eventlog.kafka_sink import KafkaSink
 from tidemill.eventlog.kafka_source import KafkaSource, to_record
 from tidemill.eventlog.topics import check_topic
@@ -27,7 +28,12 @@ class KafkaLog:
     """Implements `EventLog`; thread-safe. Connects when first needed."""
 
     def __init__(self, settings: KafkaLogSettings) -> None:
-        """Remember where the brokers are."""
+        """Remember where the brokers are.
+
+        Raises:
+            ConfigurationError: a file of the security settings is missing or holds something else.
+        """
+        security_options(settings.security)
         self._settings = settings
         self._lock = threading.Lock()
         self._admin_client: KafkaAdminClient | None = None
@@ -166,15 +172,15 @@ class KafkaLog:
 
     def _admin(self) -> KafkaAdminClient:
         if self._admin_client is None:
-            self._admin_client = connect(KafkaAdminClient, client_options(self._settings))
+            self._admin_client = connect(KafkaAdminClient, self._settings)
         return self._admin_client
 
     def _reader(self) -> KafkaConsumer:
         if self._reader_client is None:
             self._reader_client = connect(
                 KafkaConsumer,
-                client_options(self._settings)
-                | {
+                self._settings,
+                {
                     "enable_auto_commit": False,
                     "auto_offset_reset": "earliest",
                     "allow_auto_create_topics": False,

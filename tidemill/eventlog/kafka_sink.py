@@ -16,7 +16,7 @@ from kafka.errors import KafkaError
 from tidemill.errors import EventLogError, EventLogUnavailableError
 from tidemill.eventlog.appending import find_flaws, settle_one
 from tidemill.eventlog.base import Appended, NewRecord, Position
-from tidemill.eventlog.kafka_clients import MAX_MESSAGE_BYTES, client_options, connect
+from tidemill.eventlog.kafka_clients import MAX_MESSAGE_BYTES, connect
 from tidemill.eventlog.topics import check_topic
 from tidemill.settings import KafkaLogSettings
 
@@ -225,8 +225,8 @@ def _connect(settings: KafkaLogSettings, timeout_s: float) -> KafkaProducer:
     timeout_ms = int(settings.append_timeout_s * 1000)
     return connect(
         KafkaProducer,
-        client_options(settings)
-        | {
+        settings,
+        {
             "bootstrap_timeout_ms": int(timeout_s * 1000),
             "acks": "all",
             "enable_idempotence": True,

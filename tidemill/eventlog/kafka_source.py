@@ -8,7 +8,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tidemill.eventlog.base import PositionLoader, Record, TopicPartition
-from tidemill.eventlog.kafka_clients import client_options, connect, kafka_errors
+from tidemill.eventlog.kafka_clients import connect, kafka_errors
 from tidemill.eventlog.kafka_sink import to_moment
 from tidemill.settings import KafkaLogSettings
 
@@ -72,8 +72,8 @@ class KafkaSource:
         self._load_position = positions
         self._consumer = connect(
             KafkaConsumer,
-            client_options(settings)
-            | {
+            settings,
+            {
                 "group_id": group,
                 "enable_auto_commit": False,
                 # Only where retention took the records before the position.

@@ -134,3 +134,37 @@ def test_settings_cannot_be_changed() -> None:
     assert isinstance(settings, Settings)
     with pytest.raises(ValueError, match="frozen"):
         settings.model = "other"  # type: ignore[misc]
+
+
+KAFKA = "[log]\nkind = 'kafka'\nbootstrap_servers = 'b:1'\n"
+
+
+@pytest.mark.parametrize("password", ["water", "0123", "true", '{"a": 1}', "1e9", "null"])
+def test_the_password_of_kafka_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, password: str
+) -> None:
+    _write(f"{KAFKA}[log.security]\nprotocol = 'SASL_SSL'\nusername = 'mill'\n")
+    monkeypatch.setenv("TIDEMILL_LOG__SECURITY__PASSWORD", password)
+    settings = read_settings()
+    assert isinstance(settings.log, KafkaLogSettings)
+    assert settings.log.security.password is not None
+    assert settings.log.security.password.get_secret_value() == password
+    assert password not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{KAFKA}[log.security]\nprotocol = 'SSL'\nusername = 'mill'\npassword = 'tell-nobody'",
+        f"{KAFKA}[log.security]\nprotocol = 'SASL_SSL'\npassword = ['tell-nobody']",
+        "[log]\nbootstrap_servers = 'b:1'\n[log.security]\npassword = 'tell-nobody'",
+        "secret = ['tell-nobody']",
+        "[database]\nurl = ['postgresql://mill:tell-nobody@rows/tidemill']",
+        f"{KAFKA}[log.security]\nprotocol = 'SASL'\npassword = 'tell-nobody'",
+    ],
+)
+def test_no_message_shows_a_secret(text: str) -> None:
+    _write(text)
+    with pytest.raises(ConfigurationError) as caught:
+        read_settings()
+    assert "tell-nobody" not in str(caught.value)
