@@ -102,8 +102,10 @@ class KafkaLogSettings(Block):
     """No broker answers for this long: the process cannot start, or a read fails."""
     append_timeout_s: float = Field(default=2.0, gt=0)
     """No acknowledgement after this long: the API answers 503."""
-    session_timeout_s: float = Field(default=10.0, ge=6, le=1800)
-    """A group member that was silent this long loses its partitions; brokers refuse less than 6."""
+    session_timeout_s: float = Field(default=10.0, ge=0.5, le=1800)
+    """A member that was silent this long loses its partitions; the brokers set bounds too."""
+    max_poll_interval_s: float = Field(default=60.0, ge=1, le=3600)
+    """A member that lives but has not asked for records this long loses its partitions."""
 
 
 LogSettings = Annotated[EmbeddedLogSettings | KafkaLogSettings, Field(discriminator="kind")]

@@ -5,12 +5,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
-from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from tidemill.eventlog.base import PositionLoader, Record, TopicPartition
+from tidemill.eventlog.kafka_assignor import CooperativeAssignor
 from tidemill.eventlog.kafka_clients import connect, kafka_errors
 from tidemill.eventlog.kafka_sink import to_moment
 from tidemill.settings import KafkaLogSettings
+
+_JOIN_STEP_MS = 20
+"""How long one poll waits for the others of the group while it has partitions to read."""
 
 
 class _Assignment(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -70,6 +73,7 @@ class KafkaSource:
             EventLogUnavailableError: no broker answers.
         """
         self._load_position = positions
+        assignor = CooperativeAssignor()
         self._consumer = connect(
             KafkaConsumer,
             settings,
@@ -78,15 +82,17 @@ class KafkaSource:
                 "enable_auto_commit": False,
                 # Only where retention took the records before the position.
                 "auto_offset_reset": "earliest",
-                # Partition n of every topic to the same member.
-                "partition_assignment_strategy": [RangePartitionAssignor],
+                "partition_assignment_strategy": [assignor],
                 "session_timeout_ms": int(settings.session_timeout_s * 1000),
-                "heartbeat_interval_ms": 500,
+                "max_poll_interval_ms": int(settings.max_poll_interval_s * 1000),
+                "heartbeat_interval_ms": int(min(0.5, settings.session_timeout_s / 4) * 1000),
                 "metadata_max_age_ms": 5_000,
                 "allow_auto_create_topics": False,
                 "metrics_enabled": False,
             },
         )
+        assignor.held = self._consumer.assignment
+        _read_while_joining(self._consumer)
         self._assignment = _Assignment(self._consumer)
         self._consumer.subscribe(topics=list(topics), listener=self._assignment)
         with kafka_errors("looking topics up"):
@@ -117,6 +123,25 @@ class KafkaSource:
         """Leave the group, so that others take over at once."""
         with kafka_errors("leaving a group"):
             self._consumer.close(timeout_ms=5_000)
+
+
+def _read_while_joining(consumer: KafkaConsumer) -> None:
+    """Let polls return records of the partitions that are kept while the group shares out anew.
+
+    A new round lasts until its slowest member has polled. kafka-python gives nobody anything until
+    then, although the cooperative protocol takes nothing away from them that they keep.
+    """
+    coordinator = consumer._coordinator  # noqa: SLF001  it has no other way
+    join = coordinator.poll
+
+    def poll(timeout_ms: float | None = None) -> bool:
+        if not consumer.assignment():
+            is_member: bool = join(timeout_ms=timeout_ms)
+            return is_member
+        join(timeout_ms=_JOIN_STEP_MS if timeout_ms is None else min(timeout_ms, _JOIN_STEP_MS))
+        return True
+
+    coordinator.poll = poll
 
 
 def to_record(message: Any) -> Record:
