@@ -10,6 +10,7 @@ from datetime import datetime
 from tidemill.errors import EventLogError
 from tidemill.eventlog.base import (
     Bounds,
+    Drift,
     EventLog,
     EventSink,
     EventSource,
@@ -34,6 +35,18 @@ class FrozenLog:
             EventLogError: always.
         """
         raise EventLogError(f"the log is frozen: no topics {topics}")
+
+    def find_drift(self, topics: tuple[str, ...]) -> list[Drift]:
+        """Return what the log itself says."""
+        return self.log.find_drift(topics)
+
+    def settle_topics(self, topics: tuple[str, ...]) -> list[Drift]:
+        """Refuse.
+
+        Raises:
+            EventLogError: always.
+        """
+        raise EventLogError(f"the log is frozen: topics stay as they are: {topics}")
 
     def sink(self) -> EventSink:
         """Refuse.

@@ -11,6 +11,7 @@ from tidemill.contracts.events import FEEDBACK, INTERACTIONS, Event, Interaction
 from tidemill.eventlog.base import (
     Appended,
     Bounds,
+    Drift,
     EventSink,
     NewRecord,
     Position,
@@ -34,6 +35,14 @@ class MemoryLog:
         for topic in topics:
             for number in range(self.num_partitions):
                 self.partitions.setdefault(TopicPartition(topic, number), [])
+
+    def find_drift(self, topics: tuple[str, ...]) -> list[Drift]:
+        known = {place.topic for place in self.partitions}
+        return [Drift(one, "topic", "missing", "there", True) for one in topics if one not in known]
+
+    def settle_topics(self, topics: tuple[str, ...]) -> list[Drift]:
+        self.create_topics(topics)
+        return []
 
     def put(self, event: Event, at: datetime | None = None) -> Record:
         """Append an event to its topic."""

@@ -96,6 +96,12 @@ class KafkaLogSettings(Block):
     num_partitions: int = Field(default=4, ge=1, le=1024)
     replication_factor: int = Field(default=1, ge=1)
     """3 in production; one broker can keep only one copy."""
+    min_insync_replicas: int | None = Field(default=None, ge=1)
+    """Copies that make a record acknowledged; None = one less than there are, but at least 1."""
+    retention_s: float | None = Field(default=None, gt=0)
+    """The brokers remove records older than this (seconds), stored or not; None = none."""
+    retention_bytes: int | None = Field(default=None, ge=1_048_576)
+    """The brokers remove the oldest records of a larger partition, stored or not; None = none."""
     security: KafkaSecuritySettings = KafkaSecuritySettings()
     """Encryption and login; as shipped neither."""
     connect_timeout_s: float = Field(default=10.0, gt=0)
@@ -106,6 +112,20 @@ class KafkaLogSettings(Block):
     """A member that was silent this long loses its partitions; the brokers set bounds too."""
     max_poll_interval_s: float = Field(default=60.0, ge=1, le=3600)
     """A member that lives but has not asked for records this long loses its partitions."""
+
+    @property
+    def num_insync(self) -> int:
+        """Copies that make a record acknowledged."""
+        return self.min_insync_replicas or max(1, self.replication_factor - 1)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.num_insync > self.replication_factor:
+            raise ValueError(
+                f"min_insync_replicas {self.num_insync} is above replication_factor "
+                f"{self.replication_factor}: nothing could be acknowledged"
+            )
+        return self
 
 
 LogSettings = Annotated[EmbeddedLogSettings | KafkaLogSettings, Field(discriminator="kind")]

@@ -1,8 +1,15 @@
 """`tidemill topics`: the topics of the log."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import typer
 
 from tidemill.cli.context import load_settings
+
+if TYPE_CHECKING:
+    from tidemill.eventlog.base import Drift, EventLog
 
 _group = typer.Typer(help="Topics of the event log: create them, or see whether they fit.")
 
@@ -14,43 +21,57 @@ def register(app: typer.Typer) -> None:
 
 @_group.command()
 def apply(ctx: typer.Context) -> None:
-    """Create the topics that are missing, with the declared number of partitions."""
-    from tidemill.contracts.events import TOPICS
-    from tidemill.eventlog.opening import open_log
+    """Create what is missing and set what is otherwise; exit 1 when something else is left.
 
-    log = open_log(load_settings(ctx).shared)
-    try:
-        log.create_topics(TOPICS)
-        for topic in TOPICS:
-            typer.echo(f"{topic}: {len(log.bounds(topic))} partitions")
-    finally:
-        log.close()
+    The number of partitions and of copies stays as it is.
+    """
+    from tidemill.contracts.events import TOPICS
+
+    with _opened(ctx) as log:
+        before = log.find_drift(TOPICS)
+        left = log.settle_topics(TOPICS)
+    for drift in before:
+        if drift not in left:
+            typer.echo(f"put right: {drift}")
+    _conclude(left)
 
 
 @_group.command()
 def check(ctx: typer.Context) -> None:
-    """Exit 0 when every topic has the declared number of partitions, else 1."""
+    """Exit 0 when every topic is as declared; else 1, with all that is otherwise."""
     from tidemill.contracts.events import TOPICS
-    from tidemill.errors import EventLogError, EventLogUnavailableError
+
+    with _opened(ctx) as log:
+        drifts = log.find_drift(TOPICS)
+    _conclude(drifts)
+
+
+@contextmanager
+def _opened(ctx: typer.Context) -> "Iterator[EventLog]":
     from tidemill.eventlog.opening import open_log
 
-    shared = load_settings(ctx).shared
-    log = open_log(shared)
-    wanted, fits = shared.log.num_partitions, True
+    log = open_log(load_settings(ctx).shared)
     try:
-        for topic in TOPICS:
-            try:
-                found = len(log.bounds(topic))
-            except EventLogUnavailableError:
-                raise
-            except EventLogError as error:
-                typer.echo(f"{topic}: {error}")
-                fits = False
-                continue
-            fits = fits and found == wanted
-            typer.echo(f"{topic}: {found} partitions, {wanted} declared")
+        yield log
     finally:
         log.close()
-    if not fits:
-        typer.echo("run `tidemill topics apply` for missing ones; partitions never change later")
+
+
+def _conclude(drifts: "list[Drift]") -> None:
+    from tidemill.contracts.events import TOPICS
+
+    for topic in TOPICS:
+        if not any(drift.topic == topic for drift in drifts):
+            typer.echo(f"{topic}: as declared")
+    for drift in drifts:
+        typer.echo(str(drift))
+    if any(drift.is_repairable for drift in drifts):
+        typer.echo("run `tidemill topics apply`")
+    if not all(drift.is_repairable for drift in drifts):
+        typer.echo(
+            "partitions and copies stay as they are: a record's partition is a function of its "
+            "key, and copies are moved with Kafka's own tools; declare what there is, or take new "
+            "topics"
+        )
+    if drifts:
         raise typer.Exit(1)

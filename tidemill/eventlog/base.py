@@ -67,6 +67,23 @@ class Bounds:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One thing about a topic that is not as declared."""
+
+    topic: str
+    name: str
+    """`topic`, `partitions`, or a setting by the log's own name."""
+    found: str
+    declared: str
+    is_repairable: bool
+    """Whether it can be put right without harm to the records that are there."""
+
+    def __str__(self) -> str:
+        """Return it as one line."""
+        return f"{self.topic}: {self.name} is {self.found}, declared {self.declared}"
+
+
 PositionLoader = Callable[[TopicPartition], int | None]
 """The next offset of a partition from SQL; None = begin at the first record."""
 
@@ -123,6 +140,17 @@ class EventLog(Protocol):
 
     def create_topics(self, topics: tuple[str, ...]) -> None:
         """Create what is missing, with the declared number of partitions."""
+        ...
+
+    def find_drift(self, topics: tuple[str, ...]) -> list[Drift]:
+        """Return where topics differ from what the settings declare; empty = nowhere."""
+        ...
+
+    def settle_topics(self, topics: tuple[str, ...]) -> list[Drift]:
+        """Create what is missing and put right what can be; return what is left.
+
+        The number of partitions never changes: a record's partition is a function of its key.
+        """
         ...
 
     def sink(self) -> EventSink:

@@ -16,6 +16,7 @@ from tidemill.eventlog.appending import find_flaws, refused, with_flaws
 from tidemill.eventlog.base import (
     Appended,
     Bounds,
+    Drift,
     EventSink,
     EventSource,
     NewRecord,
@@ -24,8 +25,9 @@ from tidemill.eventlog.base import (
     Record,
 )
 from tidemill.eventlog.embedded_source import EmbeddedSource
-from tidemill.eventlog.embedded_store import TopicFile, create_topic
+from tidemill.eventlog.embedded_store import TopicFile, create_topic, topic_path
 from tidemill.eventlog.embedded_writer import Writer
+from tidemill.eventlog.topics import check_topic
 from tidemill.settings import EmbeddedLogSettings
 
 T = TypeVar("T")
@@ -106,6 +108,33 @@ class EmbeddedLog:
         """
         for topic in topics:
             create_topic(self._folder, topic, self._settings.num_partitions)
+
+    def find_drift(self, topics: tuple[str, ...]) -> list[Drift]:
+        """Return which topics are missing, and which have another number of partitions.
+
+        Raises:
+            EventLogError: a name that no topic can have.
+            EventLogUnavailableError: a file cannot be read.
+        """
+        wanted, drifts = self._settings.num_partitions, []
+        for topic in topics:
+            if not topic_path(self._folder, check_topic(topic)).exists():
+                drifts.append(Drift(topic, "topic", "missing", "there", True))
+                continue
+            found = len(self.bounds(topic))
+            if found != wanted:
+                drifts.append(Drift(topic, "partitions", str(found), str(wanted), False))
+        return drifts
+
+    def settle_topics(self, topics: tuple[str, ...]) -> list[Drift]:
+        """Create what is missing; return what has another number of partitions.
+
+        Raises:
+            EventLogError: a name that no topic can have.
+            EventLogUnavailableError: the folder cannot be written.
+        """
+        self.create_topics(topics)
+        return self.find_drift(topics)
 
     def sink(self) -> EventSink:
         """Return a new sink; all sinks of a log share one writer thread."""

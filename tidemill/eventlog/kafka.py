@@ -13,11 +13,12 @@ import kafka
 from kafka import KafkaAdminClient, KafkaConsumer
 
 from tidemill.errors import EventLogError, EventLogUnavailableError
-from tidemill.eventlog.base import Bounds, EventSink, EventSource, PositionLoader, Record
-from tidemill.eventlog.kafka_clients import MAX_MESSAGE_BYTES, connect, kafka_errors
+from tidemill.eventlog.base import Bounds, Drift, EventSink, EventSource, PositionLoader, Record
+from tidemill.eventlog.kafka_clients import connect, kafka_errors
 from tidemill.eventlog.kafka_security import security_options
 from tidemill.eventlog.kafka_sink import KafkaSink
 from tidemill.eventlog.kafka_source import KafkaSource, to_record
+from tidemill.eventlog.kafka_topics import create_missing, find_drift, set_declared
 from tidemill.eventlog.topics import check_topic
 from tidemill.settings import KafkaLogSettings
 
@@ -49,11 +50,32 @@ class KafkaLog:
         for topic in topics:
             check_topic(topic)
         with self._lock, kafka_errors("creating topics"):
-            admin = self._admin()
-            missing = set(topics) - set(admin.list_topics())
-            for topic in sorted(missing):
-                self._create(admin, topic)
-            admin.wait_for_topics(list(topics))
+            create_missing(self._admin(), self._settings, topics)
+
+    def find_drift(self, topics: tuple[str, ...]) -> list[Drift]:
+        """Return where topics differ from what is declared.
+
+        Raises:
+            EventLogError: a name that no topic can have.
+            EventLogUnavailableError: no broker answers, or it refuses.
+        """
+        for topic in topics:
+            check_topic(topic)
+        with self._lock, kafka_errors("looking at topics"):
+            return find_drift(self._admin(), self._settings, topics)
+
+    def settle_topics(self, topics: tuple[str, ...]) -> list[Drift]:
+        """Create what is missing and set what is otherwise; return what is left.
+
+        Raises:
+            EventLogError: a name that no topic can have.
+            EventLogUnavailableError: no broker answers, or it refuses.
+        """
+        self.create_topics(topics)
+        drifts = self.find_drift(topics)
+        with self._lock, kafka_errors("setting topics"):
+            set_declared(self._admin(), drifts)
+        return [drift for drift in drifts if not drift.is_repairable]
 
     def sink(self) -> EventSink:
         """Return a new sink with a producer of its own.
@@ -124,30 +146,6 @@ class KafkaLog:
                 admin.close()
             if reader is not None:
                 reader.close(timeout_ms=1_000)
-
-    def _create(self, admin: KafkaAdminClient, topic: str) -> None:
-        copies = self._settings.replication_factor
-        configs = {
-            "message.timestamp.type": "LogAppendTime",
-            "max.message.bytes": str(MAX_MESSAGE_BYTES),
-            # With three copies one broker may be away and acks=all still means two disks.
-            "min.insync.replicas": str(max(1, copies - 1)),
-            # Feedback must outlive any outage of its readers; retention is a decision of its own.
-            "retention.ms": "-1",
-        }
-        try:
-            admin.create_topics(
-                {
-                    topic: {
-                        "num_partitions": self._settings.num_partitions,
-                        "replication_factor": copies,
-                        "configs": configs,
-                    }
-                }
-            )
-        except kafka.errors.TopicAlreadyExistsError:
-            # Another process was faster.
-            return
 
     def _read(self, place: Any, start: int, stop: int) -> list[Record]:
         reader = self._reader()

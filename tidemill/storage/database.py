@@ -21,6 +21,8 @@ from tidemill.errors import ConfigurationError, StorageError
 __all__ = ["Database", "Session"]
 
 _BUSY_TIMEOUT_MS = 30_000
+_STANDSTILL_MS = 30_000
+"""A transaction that asks nothing for this long is rolled back, and its process cut off."""
 
 
 class Database:
@@ -92,11 +94,20 @@ class Database:
 
 def _create_engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
+        engine = create_engine(url, pool_pre_ping=True)
+        event.listen(engine, "connect", _prepare_postgres)
+        return engine
     engine = create_engine(url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _prepare_postgres(connection: Any, _record: Any) -> None:
+    with connection.cursor() as cursor:
+        # A process that stands still in mid-transaction must not hold its rows against the others.
+        cursor.execute(f"SET idle_in_transaction_session_timeout = {_STANDSTILL_MS}")
+    connection.commit()
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

@@ -85,3 +85,12 @@ def test_a_new_file_that_another_prepares_is_waited_for(tmp_path: Path) -> None:
             assert session.execute(text("SELECT count(*) FROM t")).scalar_one() == 0
         database.close()
         timer.join()
+
+
+@pytest.mark.integration
+def test_a_transaction_that_stands_still_is_ended_by_the_database(
+    postgres_database: Database,
+) -> None:
+    with postgres_database.reading() as session:
+        limit = session.scalar(text("SHOW idle_in_transaction_session_timeout"))
+    assert limit == "30s"
