@@ -8,18 +8,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pydantic import TypeAdapter
-
 from ingest.closing import Closing, close, exclusion
 from ingest.horizon import known_until
-from ingest.joining import FINAL
 from ingest.lives import expire
+from ingest.revising import Closed
+from ingest.revisions import StoredVotes, build_revisions
 from tidemill.contracts.codec import decode
-from tidemill.contracts.events import FEEDBACK, INTERACTIONS, FeedbackValue, InteractionServed
+from tidemill.contracts.events import FEEDBACK, INTERACTIONS, InteractionServed
+from tidemill.contracts.experience import Experience
 from tidemill.eventlog.base import Bounds, EventLog
 from tidemill.rewards.metrics import MetricsFile
 from tidemill.rewards.verifiers import Verifier, run_verifiers
-from tidemill.rewards.votes import Vote
 from tidemill.storage.database import Database, Session
 from tidemill.storage.experiences import insert_experiences
 from tidemill.storage.feedback import (
@@ -34,9 +33,8 @@ from tidemill.storage.interactions import (
     mark_closed,
 )
 from tidemill.storage.offsets import fetch_offsets, hold_partitions
-from tidemill.storage.tables import FeedbackRow, InteractionRow
-
-_VALUE: TypeAdapter[FeedbackValue] = TypeAdapter(FeedbackValue)
+from tidemill.storage.revisions import NewRevision, insert_revisions
+from tidemill.storage.tables import InteractionRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,44 +115,33 @@ class Closer:
     def _close(self, session: Session, rows: list[InteractionRow]) -> None:
         votes = _votes(session, rows)
         ends: list[ClosedAs] = []
-        experiences = []
+        experiences: list[Experience] = []
+        revisions: list[NewRevision] = []
         for row in rows:
-            about = votes.get((row.tenant, row.interaction_id), [])
-            about = about + votes.get((row.tenant, row.trajectory_id), [])
-            closing = self._judge(row, about)
+            event = decode(InteractionServed, row.document or b"")
+            closing = self._judge(row, event, votes)
             reason = None if closing.reason is None else closing.reason.value
             ends.append(ClosedAs(row.interaction_id, closing.state.value, reason))
             if closing.experience is not None:
                 experiences.append(closing.experience)
+                closed = Closed(closing.experience, event.content.completion, row.appended_at)
+                revisions += build_revisions(closed, votes, self.metrics)
         moment = self.now()
         mark_closed(session, ends, closed_at=moment)
         insert_experiences(session, experiences, created_at=moment)
+        insert_revisions(session, revisions)
 
-    def _judge(self, row: InteractionRow, votes: list[Vote]) -> Closing:
-        event = decode(InteractionServed, row.document or b"")
+    def _judge(self, row: InteractionRow, event: InteractionServed, votes: StoredVotes) -> Closing:
         verified: dict[str, float] | None = {}
         if exclusion(event) is None and not event.is_malformed:
             verified = run_verifiers(self.verifiers, event)
-        return close(event, votes, self.metrics, served_at=row.appended_at, verified=verified)
+        about = votes.about(
+            row.tenant, interaction_id=row.interaction_id, trajectory_id=row.trajectory_id
+        )
+        return close(event, about, self.metrics, served_at=row.appended_at, verified=verified)
 
 
-def _votes(session: Session, rows: list[InteractionRow]) -> dict[tuple[str, str], list[Vote]]:
+def _votes(session: Session, rows: list[InteractionRow]) -> StoredVotes:
     targets = {row.interaction_id for row in rows} | {row.trajectory_id for row in rows}
     tenants = {row.tenant for row in rows}
-    votes: dict[tuple[str, str], list[Vote]] = {}
-    for row in fetch_by_target(session, tenants=tenants, target_ids=targets):
-        if row.state not in FINAL:
-            votes.setdefault((row.tenant, row.target_id), []).append(_vote_of(row))
-    return votes
-
-
-def _vote_of(row: FeedbackRow) -> Vote:
-    return Vote(
-        metric=row.metric,
-        rater=row.rater,
-        value=_VALUE.validate_python(row.value),
-        appended_at=row.appended_at,
-        partition=row.partition,
-        offset=row.log_offset,
-        expires_at=row.expires_at,
-    )
+    return StoredVotes(fetch_by_target(session, tenants=tenants, target_ids=targets))

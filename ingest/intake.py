@@ -14,6 +14,7 @@ from ingest.lives import (
     places_taken,
     store_lives,
 )
+from ingest.revisions import Target, revise_closed
 from ingest.revival import Life, settle_lives
 from ingest.sifting import Sifted, read_batch, sift_feedback, sift_interactions
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS
@@ -43,9 +44,6 @@ from tidemill.storage.repeats import (
 from tidemill.storage.tables import FeedbackRow
 
 TOPICS_READ = (INTERACTIONS, FEEDBACK)
-
-Target = tuple[str, str]
-"""Tenant, and the id of an interaction or a trajectory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +134,9 @@ class Intake:
         store_lives(session, rows, lives)
         for new in sifted.feedback:
             sifted.letters += letters_of_new(new, lives[key_of(new)])
+        fresh = {key_of(new) for new in sifted.feedback}
+        arrived_lives = [life for key, life in lives.items() if key in fresh or life.outlived]
+        revise_closed(session, arrived_lives, served_at, self.metrics)
 
     def _settle(
         self,

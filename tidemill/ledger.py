@@ -14,6 +14,7 @@ from tidemill.eventlog.base import Bounds, EventLog
 from tidemill.storage.database import Database
 from tidemill.storage.dead_letters import LetterState
 from tidemill.storage.ledger import Place, Progress, RowsSide, fetch_rows_side
+from tidemill.storage.revisions import REVISION_STATES
 
 TOPICS_COUNTED = (INTERACTIONS, FEEDBACK)
 
@@ -49,6 +50,8 @@ class Ledger:
     """By reason."""
     letters: dict[str, int]
     """Dead letters by state: those replayed or returned have a later record that counts instead."""
+    revisions: dict[str, int]
+    """Of experiences, by late feedback: due (for a learner), taken, idle (never trained on)."""
     problems: list[str] = field(default_factory=list)
     """What does not balance, in words; empty = all does."""
 
@@ -117,6 +120,7 @@ def build_ledger(rows: RowsSide, counts: Mapping[Place, LogCount]) -> Ledger:
         num_duplicates=rows.num_duplicates,
         dead_letters=rows.dead_letters,
         letters=_all_states(rows.letters, LETTER_STATES),
+        revisions=_all_states(rows.revisions, REVISION_STATES),
         problems=problems + _row_problems(rows),
     )
 
@@ -128,6 +132,7 @@ def _row_problems(rows: RowsSide) -> list[str]:
             (rows.num_without_experience, "closed interactions have no experience"),
             (rows.num_without_interaction, "live experiences have no closed interaction"),
             (rows.num_without_letter, "dead-lettered feedbacks have no dead letter"),
+            (rows.num_baseless_revisions, "revisions have no experience or no feedback"),
         )
         if number
     ]

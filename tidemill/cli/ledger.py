@@ -59,6 +59,7 @@ def _print(taken: "Ledger") -> None:
         ("feedback", taken.feedback | {"duplicate deliveries": taken.num_duplicates}),
         ("dead letters", taken.dead_letters),
         ("dead letters are", taken.letters),
+        ("revisions are", taken.revisions),
     ):
         for state, count in counts.items():
             states.add_row(name, state, str(count))

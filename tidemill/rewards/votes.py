@@ -6,6 +6,7 @@ Log order is append time, then partition, then offset. The client's own time nev
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from tidemill.contracts.events import FeedbackValue
 from tidemill.rewards.metrics import Metric, MetricsFile
@@ -36,6 +37,32 @@ def is_in_window(vote: Vote, metric: Metric, *, served_at: datetime) -> bool:
     return served_at <= vote.expires_at and vote.appended_at <= served_at + window
 
 
+class Timed(Protocol):
+    """Whatever came at a time and waited for its interaction until another."""
+
+    @property
+    def appended_at(self) -> datetime:
+        """When it was appended to the log."""
+
+    @property
+    def expires_at(self) -> datetime:
+        """An interaction that was served after this is not meant any more."""
+
+
+def is_late(vote: Timed, metric: Metric, *, served_at: datetime) -> bool:
+    """Tell whether a vote is about an interaction served then, but came after its window."""
+    window = timedelta(seconds=metric.window_s)
+    return served_at <= vote.expires_at and vote.appended_at > served_at + window
+
+
+def add_vote(chosen: dict[str, list[Vote]], vote: Vote, metric: Metric) -> None:
+    """Let a vote count after those before it in the log: it may replace its rater's last one."""
+    earlier = chosen.setdefault(vote.metric, [])
+    if metric.has_one_vote and vote.rater is not None:
+        earlier[:] = [other for other in earlier if other.rater != vote.rater]
+    earlier.append(vote)
+
+
 def votes_that_count(
     votes: Iterable[Vote], metrics: MetricsFile, *, served_at: datetime
 ) -> dict[str, list[Vote]]:
@@ -51,10 +78,6 @@ def votes_that_count(
         metric = metrics.metrics.get(vote.metric)
         if metric is None or not metric.is_scored:
             continue
-        if not is_in_window(vote, metric, served_at=served_at):
-            continue
-        earlier = chosen.setdefault(vote.metric, [])
-        if metric.has_one_vote and vote.rater is not None:
-            earlier[:] = [other for other in earlier if other.rater != vote.rater]
-        earlier.append(vote)
+        if is_in_window(vote, metric, served_at=served_at):
+            add_vote(chosen, vote, metric)
     return chosen

@@ -90,7 +90,8 @@ def fetch_by_target(
     query = select(FeedbackRow).where(
         is_any(FeedbackRow.tenant, tenants), is_any(FeedbackRow.target_id, target_ids)
     )
-    return list(session.scalars(query))
+    # Rows that this transaction read before may have been moved by a statement since.
+    return list(session.scalars(query, execution_options={"populate_existing": True}))
 
 
 def fetch_partitions_expired(session: Session, *, until: datetime) -> set[int]:

@@ -104,7 +104,7 @@ def fetch_served_at(
 def fetch_closable(
     session: Session, *, partitions: Mapping[int, datetime], limit: int
 ) -> list[InteractionRow]:
-    """Return open interactions whose windows are over, the longest over first.
+    """Return open interactions whose windows are over, the longest over first, and lock them.
 
     Args:
         session: where to read.
@@ -122,6 +122,9 @@ def fetch_closable(
         .where(InteractionRow.state == OPEN, or_(*due))
         .order_by(InteractionRow.closes_at, InteractionRow.interaction_id)
         .limit(limit)
+        # Before their feedback is read: late feedback stored by then is seen, and whoever stores
+        # some afterwards waits and finds them closed.
+        .with_for_update()
     )
     return list(session.scalars(query))
 

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS
 from tidemill.contracts.experience import Origin, Outcome
 from tidemill.storage.dead_letters import LetterState
+from tidemill.storage.revisions import fetch_num_baseless, fetch_revision_counts
 from tidemill.storage.tables import (
     AcknowledgedCountRow,
     DeadLetterRow,
@@ -53,6 +54,8 @@ class RowsSide:
     """Dead letters by state."""
     replayed: dict[str, int]
     """By topic: dead letters whose record an operator appended again."""
+    revisions: dict[str, int]
+    """Revisions of experiences by whether a learner has to take them up."""
     acknowledged: dict[str, int]
     """By topic, over all API processes."""
     num_without_experience: int
@@ -61,6 +64,8 @@ class RowsSide:
     """Live experiences whose interaction is gone or in another state."""
     num_without_letter: int
     """Dead-lettered feedback without its dead letter."""
+    num_baseless_revisions: int
+    """Revisions without their experience or their feedback."""
 
 
 def fetch_rows_side(session: Session, *, group: str) -> RowsSide:
@@ -77,10 +82,12 @@ def fetch_rows_side(session: Session, *, group: str) -> RowsSide:
         dead_letters=_count_by(session, DeadLetterRow.reason),
         letters=_count_by(session, DeadLetterRow.state),
         replayed=_replayed(session),
+        revisions=fetch_revision_counts(session),
         acknowledged=_acknowledged(session),
         num_without_experience=_without_experience(session),
         num_without_interaction=_without_interaction(session),
         num_without_letter=_without_letter(session),
+        num_baseless_revisions=fetch_num_baseless(session),
     )
 
 

@@ -26,10 +26,12 @@ def ledger(count: LogCount | None = COUNTED, **over: Any) -> Ledger:
         "dead_letters": {},
         "letters": {},
         "replayed": {},
+        "revisions": {},
         "acknowledged": {FEEDBACK: 5},
         "num_without_experience": 0,
         "num_without_interaction": 0,
         "num_without_letter": 0,
+        "num_baseless_revisions": 0,
     }
     counts = {} if count is None else {PLACE: count}
     return build_ledger(RowsSide(**(defaults | over)), counts)
@@ -68,6 +70,7 @@ def test_equal_sides_balance() -> None:
         (LogCount(3, 5), {"num_without_experience": 1}, "1 closed interactions have no exp"),
         (LogCount(3, 5), {"num_without_interaction": 2}, "2 live experiences"),
         (LogCount(3, 5), {"num_without_letter": 3}, "3 dead-lettered feedbacks"),
+        (LogCount(3, 5), {"num_baseless_revisions": 4}, "4 revisions have no experience"),
         (LogCount(3, 5), {"feedback": {"lost": 1}}, "1 feedbacks are in the unknown state 'lost'"),
         (LogCount(3, 5), {"interactions": {"?": 4}}, "4 interactions are in the unknown state"),
     ],

@@ -11,6 +11,7 @@ from tidemill.storage.tables.ingest import (
     LogOffsetRow,
 )
 from tidemill.storage.tables.learning import (
+    ExperienceRevisionRow,
     ExperienceRow,
     ExperienceUseRow,
     LearnerStepRow,
@@ -33,6 +34,7 @@ __all__ = [
     "DeadLetterRow",
     "DuplicateDeliveryRow",
     "ErasureRequestRow",
+    "ExperienceRevisionRow",
     "ExperienceRow",
     "ExperienceUseRow",
     "FeedbackRow",

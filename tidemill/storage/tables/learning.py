@@ -53,6 +53,32 @@ class ExperienceRow(Row):
     num_uses: Mapped[int]
 
 
+class ExperienceRevisionRow(Row):
+    """What one late feedback makes of an experience; the experience itself never changes."""
+
+    __tablename__ = "experience_revisions"
+    __table_args__ = (Index("ix_experience_revisions_taken_at", "tenant", "taken_at"),)
+
+    tenant: Mapped[str] = mapped_column(primary_key=True)
+    experience_id: Mapped[str] = mapped_column(primary_key=True)
+    feedback_id: Mapped[str] = mapped_column(primary_key=True)
+    """The late feedback."""
+    outcome: Mapped[str]
+    """rewarded, or still defaulted."""
+    reward: Mapped[float]
+    """With this feedback and all before it in the log."""
+    components: Mapped[dict[str, Any]]
+    reward_spec_hash: Mapped[str]
+    partition: Mapped[int]
+    log_offset: Mapped[int]
+    """Where the late feedback lies."""
+    appended_at: Mapped[datetime]
+    taken_at: Mapped[datetime | None]
+    """When a learner took it up; None = it has not."""
+    taken_by: Mapped[str | None]
+    """`<model>/<tenant>` of that learner."""
+
+
 class LearnerStepRow(Row):
     """One optimiser step of a learner; its checkpoint was durable before this row."""
 
