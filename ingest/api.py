@@ -53,6 +53,7 @@ def _build_routes(api: Api, posts: Mapping[str, Handler]) -> FastAPI:
     add("/v1/metrics-config", reading.get_metrics_config, methods=["GET"])
     add("/v1/subjects/{subject:path}", subjects.delete_subject, methods=["DELETE"])
     add("/v1/erasures/{request_id}", subjects.get_erasure, methods=["GET"])
+    add("/metrics", reading.get_figures, methods=["GET"])
     add("/openapi.json", _openapi, methods=["GET"])
     add("/health", reading.health, methods=["GET"])
     add("/ready", reading.ready, methods=["GET"])

@@ -62,7 +62,7 @@ def build_document(version: str) -> Json:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Tidemill feedback API", "version": version},
-        "paths": _writing() | _reading() | _erasing() | _process(),
+        "paths": _writing() | _reading() | _figures() | _erasing() | _process(),
         "components": {"schemas": definitions["$defs"], "securitySchemes": {"key": bearer}},
     }
 
@@ -150,6 +150,21 @@ def _reading() -> Json:
                 _OF_ALL,
             )
         },
+    }
+
+
+def _figures() -> Json:
+    text = {"schema": {"type": "string"}, "example": examples.FIGURES}
+    good = {"description": "figures for Prometheus", "content": {"text/plain": text}}
+    return {
+        "/metrics": {
+            "get": _operation(
+                "Tell the ledger of the key's tenant by state, and what this process answered",
+                Scope.READ,
+                {200: good},
+                _OF_ALL,
+            )
+        }
     }
 
 

@@ -121,3 +121,9 @@ PROBLEMS: dict[int, Json] = {
 def as_line(document: Json) -> str:
     """Return a document as one line of NDJSON."""
     return json.dumps(document, separators=(",", ":")) + "\n"
+
+
+FIGURES = """\
+# TYPE tidemill_ingest_ledger_feedback gauge
+tidemill_ingest_ledger_feedback{tenant="default",state="joined"} 17
+"""

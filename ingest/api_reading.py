@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse, Response
 
 from ingest.api_errors import ProblemError
 from ingest.api_parts import Api
+from ingest.figures import MEDIA_TYPE, render_figures
 from ingest.ledger_views import LedgerViews
 from tidemill.contracts.ids import is_feedback_id, is_interaction_id
 from tidemill.storage.keys import Scope
@@ -52,6 +53,17 @@ class Reading:
         """Tell which metrics are declared, and the hash that experiences carry."""
         await self.api.caller(request, Scope.READ)
         return JSONResponse(self.api.acceptor.metrics.describe())
+
+    async def get_figures(self, request: Request) -> Response:
+        """Tell Prometheus the caller's ledger by state, and what this process answered."""
+        caller = await self.api.caller(request, Scope.READ)
+        views, acceptor = LedgerViews(self.api.database), self.api.acceptor
+        text = render_figures(
+            states=await asyncio.to_thread(views.states, caller.tenant),
+            answered={one.value: number for one, number in acceptor.num_answered.items()},
+            in_flight=acceptor.in_flight,
+        )
+        return Response(text, headers={"content-type": MEDIA_TYPE})
 
     async def health(self, _: Request) -> Response:
         """Tell that the process works."""

@@ -8,6 +8,7 @@ from tidemill.storage.dead_letters import fetch_dead_letters
 from tidemill.storage.experiences import fetch_experience
 from tidemill.storage.feedback import fetch_feedback
 from tidemill.storage.interactions import fetch_interaction
+from tidemill.storage.ledger_groups import GroupBy, StateCount, fetch_state_counts
 from tidemill.storage.tables import DeadLetterRow
 
 
@@ -36,6 +37,11 @@ class LedgerViews:
                 "appended_at": row.appended_at.isoformat(),
             }
         return view | {"dead_letters": [_letter(one) for one in letters]}
+
+    def states(self, tenant: str) -> list[StateCount]:
+        """Return how much of a tenant's is in each state."""
+        with self.database.reading() as session:
+            return fetch_state_counts(session, {GroupBy.TENANT}, tenant=tenant)
 
     def interaction(self, tenant: str, interaction_id: str) -> dict[str, Any] | None:
         """Return an interaction's state and reward; None = unknown."""

@@ -1,4 +1,4 @@
-"""Revisions of experiences by late feedback."""
+"""Revisions of experiences by late feedback; the ledger by hour from an index."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -34,7 +34,11 @@ def upgrade() -> None:
     op.create_index(
         "ix_experience_revisions_taken_at", "experience_revisions", ["tenant", "taken_at"]
     )
+    op.create_index("ix_interactions_hours", "interactions", ["appended_at", "tenant", "state"])
+    op.create_index("ix_feedback_hours", "feedback", ["appended_at", "tenant", "state"])
 
 
 def downgrade() -> None:
+    op.drop_index("ix_feedback_hours", "feedback")
+    op.drop_index("ix_interactions_hours", "interactions")
     op.drop_table("experience_revisions")

@@ -23,6 +23,8 @@ class InteractionRow(Row):
         Index("ix_interactions_state_closes_at", "state", "partition", "closes_at"),
         Index("ix_interactions_trajectory_id", "trajectory_id"),
         Index("ix_interactions_subject", "tenant", "subject"),
+        # The ledger by hour is counted from these alone, not from the documents.
+        Index("ix_interactions_hours", "appended_at", "tenant", "state"),
     )
 
     interaction_id: Mapped[str] = mapped_column(primary_key=True)
@@ -55,6 +57,7 @@ class FeedbackRow(Row):
         Index("ix_feedback_target", "tenant", "target_id"),
         Index("ix_feedback_state_expires_at", "state", "partition", "expires_at"),
         Index("ix_feedback_rater", "tenant", "rater"),
+        Index("ix_feedback_hours", "appended_at", "tenant", "state"),
     )
 
     tenant: Mapped[str] = mapped_column(primary_key=True)

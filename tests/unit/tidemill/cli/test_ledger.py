@@ -1,4 +1,5 @@
 import json
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,28 @@ def test_an_empty_installation_balances(tmp_path: Path) -> None:
     upgrade(database)
     database.close()
     assert call(path).exit_code == 0
+
+
+def test_states_are_told_by_hour_and_tenant_too(settings: Path) -> None:
+    taken = json.loads(call(settings, "--by", "tenant", "--by", "hour", "--json").stdout)
+    assert taken["balanced"] is True
+    (group,) = taken["groups"]
+    assert datetime.strptime(group.pop("hour"), "%Y-%m-%dT%H:00Z")
+    assert group == {
+        "tenant": "default",
+        "interactions": {"open": 1},
+        "feedback": {"joined": 1},
+        "sums": {"interactions": 1, "feedback": 1},
+    }
+    by_tenant = call(settings, "--by", "tenant", "--since", "1h")
+    assert by_tenant.exit_code == 0
+    assert "1 joined" in by_tenant.stdout
+    nothing = call(settings, "--by", "hour", "--since", "0s", "--json")
+    assert json.loads(nothing.stdout)["groups"] == []
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--by", "week"), ("--since", "2h"), ("--by", "hour", "--since", "soon")]
+)
+def test_wrong_options_are_refused(settings: Path, wrong: tuple[str, ...]) -> None:
+    assert call(settings, *wrong).exit_code == 2
