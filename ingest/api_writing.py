@@ -4,6 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -106,21 +107,36 @@ class Writing:
     def _record(
         self, body: FeedbackBody, caller: ApiKey, stand_in_id: str | None
     ) -> FeedbackRecord:
+        now = self.api.acceptor.now()
+        if body.at is not None:
+            self._check_time("at", body.at, now)
         return build_record(
             body,
             tenant=caller.tenant,
             hasher=self.api.hasher,
-            received_at=self.api.acceptor.now(),
+            received_at=now,
             stand_in_id=stand_in_id,
         )
 
     def _interaction(self, body: InteractionBody, caller: ApiKey) -> InteractionServed:
+        self._check_time("served_at", body.served_at, self.api.acceptor.now())
         return body.to_event(
             tenant=caller.tenant,
             model=self.api.model,
             hasher=self.api.hasher,
             consent_default=self.api.settings.consent_default,
         )
+
+    def _check_time(self, field: str, moment: datetime, now: datetime) -> None:
+        most = self.api.settings.max_ahead_s
+        ahead_s = (moment - now).total_seconds()
+        if ahead_s > most:
+            raise ProblemError(
+                422,
+                f"{field} {moment.isoformat()} is {ahead_s:.0f} s ahead of this clock, "
+                f"{now:%Y-%m-%dT%H:%M:%SZ}; at most {most:g} s: check the sender's clock and unit",
+                field=field,
+            )
 
     async def _read_batch(self, request: Request, field: str, caller: ApiKey) -> list[Any]:
         raw = await _read_body(request, self.api.settings.max_batch_bytes)
@@ -167,8 +183,9 @@ def _each(items: Sequence[Any], read: Callable[[int, Any], E]) -> list[E | Outco
         except ValidationError as error:
             events.append(Outcome(Status.REJECTED, None, invalid(error).detail))
         except ProblemError as problem:
-            # A rater over its limit; the id goes along, so that the repeat counts once.
-            events.append(Outcome(Status.RETRY, problem.ids.get("feedback_id"), problem.detail))
+            # A rater over its limit may come again; the id goes along, so that it counts once.
+            status = Status.RETRY if problem.status == 429 else Status.REJECTED
+            events.append(Outcome(status, problem.ids.get("feedback_id"), problem.detail))
     return events
 
 

@@ -38,6 +38,9 @@ class IngestSettings(Block):
     """The same for a batch."""
     max_batch_items: int = Field(default=1000, ge=1, le=10_000)
     """Items in one batch."""
+    max_ahead_s: float = Field(default=86_400.0, ge=3600, le=366 * 86_400, allow_inf_nan=False)
+    """A product's own time (`at`, `served_at`) more seconds ahead of ours than this is refused;
+    a clock that is an hour off always passes."""
     max_in_flight: int = Field(default=4096, ge=1)
     """Feedbacks and interactions on their way into the log; more get 429."""
     max_in_flight_bytes: int = Field(default=67_108_864, ge=1024)

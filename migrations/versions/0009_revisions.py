@@ -34,8 +34,8 @@ def upgrade() -> None:
     op.create_index(
         "ix_experience_revisions_taken_at", "experience_revisions", ["tenant", "taken_at"]
     )
-    op.create_index("ix_interactions_hours", "interactions", ["appended_at", "tenant", "state"])
-    op.create_index("ix_feedback_hours", "feedback", ["appended_at", "tenant", "state"])
+    op.create_index("ix_interactions_hours", "interactions", ["tenant", "state", "appended_at"])
+    op.create_index("ix_feedback_hours", "feedback", ["tenant", "state", "appended_at"])
 
 
 def downgrade() -> None:

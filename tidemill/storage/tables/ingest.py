@@ -24,7 +24,7 @@ class InteractionRow(Row):
         Index("ix_interactions_trajectory_id", "trajectory_id"),
         Index("ix_interactions_subject", "tenant", "subject"),
         # The ledger by hour is counted from these alone, not from the documents.
-        Index("ix_interactions_hours", "appended_at", "tenant", "state"),
+        Index("ix_interactions_hours", "tenant", "state", "appended_at"),
     )
 
     interaction_id: Mapped[str] = mapped_column(primary_key=True)
@@ -57,7 +57,7 @@ class FeedbackRow(Row):
         Index("ix_feedback_target", "tenant", "target_id"),
         Index("ix_feedback_state_expires_at", "state", "partition", "expires_at"),
         Index("ix_feedback_rater", "tenant", "rater"),
-        Index("ix_feedback_hours", "appended_at", "tenant", "state"),
+        Index("ix_feedback_hours", "tenant", "state", "appended_at"),
     )
 
     tenant: Mapped[str] = mapped_column(primary_key=True)
