@@ -35,7 +35,25 @@ def _migrate(connection: Connection) -> None:
         context.run_migrations()
 
 
+def _print() -> None:
+    """Write the statements to Alembic's output, for a database that nobody connects to."""
+    context.configure(
+        dialect_name=context.config.attributes["dialect_name"],
+        target_metadata=metadata,
+        literal_binds=True,
+        # One transaction, as when they are run; Alembic would leave it out for SQLite.
+        transactional_ddl=True,
+    )
+    with context.begin_transaction():
+        for statement in context.config.attributes["first"]:
+            context.execute(statement)
+        context.run_migrations()
+
+
 def _run() -> None:
+    if context.is_offline_mode():
+        _print()
+        return
     connection = context.config.attributes.get("connection")
     if connection is not None:
         _migrate(connection)

@@ -1,5 +1,7 @@
 """`tidemill db`: the version of the tables."""
 
+from typing import Annotated
+
 import typer
 
 from tidemill.cli.context import load_settings
@@ -13,12 +15,26 @@ def register(app: typer.Typer) -> None:
 
 
 @_group.command()
-def upgrade(ctx: typer.Context) -> None:
+def upgrade(
+    ctx: typer.Context,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Print the SQL instead; nothing is connected to.")
+    ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="With --sql: the revision that the tables have, e.g. 0006."),
+    ] = None,
+) -> None:
     """Bring the tables to the version of this code; several at once wait for each other."""
     from tidemill.storage import schema
     from tidemill.storage.database import Database
 
+    if since is not None and not sql:
+        raise typer.BadParameter("--from goes with --sql; otherwise the database is asked")
     shared = load_settings(ctx).shared
+    if sql:
+        typer.echo(schema.render_upgrade(Database(shared.database_url), since=since), nl=False)
+        return
     shared.data.mkdir(parents=True, exist_ok=True)
     database = Database(shared.database_url)
     before = schema.fetch_state(database)
