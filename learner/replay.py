@@ -16,6 +16,7 @@ from tidemill.storage.learning import (
     fetch_queue,
     fetch_ready_versions,
 )
+from tidemill.storage.quarantine import drop_quarantined, has_quarantine
 
 _QUEUE_BATCHES = 32
 """Batches of waiting experiences that a choice looks through."""
@@ -50,6 +51,7 @@ class Queue:
 
     def choose(self, *, min_size: int) -> list[Experience]:
         """Return the experiences of the next batch, oldest first; [] = too few."""
+        self._drop_quarantined()
         while True:
             chosen = self._choose_once(min_size)
             unfit = {
@@ -64,9 +66,23 @@ class Queue:
 
     def fetch(self, experience_ids: Sequence[str]) -> list[Experience]:
         """Return those of the experiences that can still be used, in the given order."""
+        self._drop_quarantined()
         with self.database.reading() as session:
             found = fetch_experiences_by_id(session, experience_ids)
         return [found[i] for i in experience_ids if i in found]
+
+    def _drop_quarantined(self) -> None:
+        """Let whoever is in quarantine have no part in the steps from here on."""
+        with self.database.reading() as session:
+            if not has_quarantine(session, tenant=self.tenant):
+                return
+        with self.database.transaction() as session:
+            drop_quarantined(
+                session,
+                model=self.model,
+                tenant=self.tenant,
+                reason=DropReason.QUARANTINED.value,
+            )
 
     def _choose_once(self, min_size: int) -> list[Experience]:
         size, shares = self.settings.batch_size, self.settings.max_shares

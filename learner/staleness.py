@@ -33,6 +33,8 @@ class DropReason(StrEnum):
     """The oldest version that generated it is too many optimiser steps behind."""
     PINNED = "pinned"
     """The caller chose the version: not drawn from the traffic."""
+    QUARANTINED = "quarantined"
+    """Somebody in quarantine had a part in it."""
     UNKNOWN_VERSION = "unknown_version"
     """Its version is not in the registry, so its staleness is unknown."""
     NO_TOKENS = "no_tokens"

@@ -50,6 +50,8 @@ class Ledger:
     """By reason."""
     letters: dict[str, int]
     """Dead letters by state: those replayed or returned have a later record that counts instead."""
+    dropped: dict[str, int]
+    """Experiences that no learner uses any more, by reason."""
     revisions: dict[str, int]
     """Of experiences, by late feedback: due (for a learner), taken, idle (never trained on)."""
     problems: list[str] = field(default_factory=list)
@@ -120,6 +122,7 @@ def build_ledger(rows: RowsSide, counts: Mapping[Place, LogCount]) -> Ledger:
         num_duplicates=rows.num_duplicates,
         dead_letters=rows.dead_letters,
         letters=_all_states(rows.letters, LETTER_STATES),
+        dropped=rows.dropped,
         revisions=_all_states(rows.revisions, REVISION_STATES),
         problems=problems + _row_problems(rows),
     )

@@ -14,6 +14,12 @@ from tests.factories import NOW, make_experience, make_feedback, make_interactio
 from tidemill.contracts.experience import Experience
 from tidemill.storage.database import Database
 from tidemill.storage.experiences import insert_experiences
+from tidemill.storage.learning import fetch_drop_counts
+from tidemill.storage.quarantine import (
+    QuarantineKind,
+    add_to_quarantine,
+    remove_from_quarantine,
+)
 from tidemill.storage.tables import FeedbackRow
 
 KINDS = ("subject", "rater", "tenant")
@@ -94,6 +100,54 @@ def test_what_is_passed_over_stays_in_the_queue(queue: Queue) -> None:
             "select count(*) from experiences where state = 'ready' and num_uses = 0"
         )
         assert waiting.scalar() == 16
+
+
+def put_away(database: Database, kind: QuarantineKind, who: str, tenant: str = "default") -> int:
+    with database.transaction() as session:
+        number = add_to_quarantine(
+            session, tenant=tenant, kind=kind, who=who, reason="a bot", actor="operator", now=NOW
+        )
+    assert number is not None
+    return number
+
+
+@pytest.mark.parametrize(
+    ("kind", "who"),
+    [
+        (QuarantineKind.RATER, "one-rater"),
+        (QuarantineKind.SUBJECT, "mask"),
+        (QuarantineKind.TENANT, "default"),
+    ],
+)
+def test_who_is_in_quarantine_moves_nothing(queue: Queue, kind: QuarantineKind, who: str) -> None:
+    bad = [make_experience(subject="mask") for _ in range(2)]
+    store(queue.database, bad)
+    for offset, experience in enumerate(bad):
+        rate(queue.database, experience, "one-rater", offset)
+    others = [make_experience(subject=f"quiet-{number}") for number in range(6)]
+    store(queue.database, others)
+    rate(queue.database, others[0], "another-rater", 10)
+    begun = [experience.experience_id for experience in queue.choose(min_size=8)]
+    assert len(begun) == 8
+    put_away(queue.database, kind, who)
+    left = set() if kind is QuarantineKind.TENANT else {one.experience_id for one in others}
+    # The round that had begun goes on without them, and the next one never sees them.
+    assert {one.experience_id for one in queue.fetch(begun)} == left
+    assert {one.experience_id for one in queue.choose(min_size=2)} <= left
+    with queue.database.reading() as session:
+        dropped = fetch_drop_counts(session, model="tide", tenant="default")
+    assert dropped == {"quarantined": 8 - len(left)}
+
+
+def test_a_stay_that_ended_or_is_of_another_tenant_holds_nobody_back(queue: Queue) -> None:
+    experiences = [make_experience(subject=f"quiet-{number}") for number in range(8)]
+    store(queue.database, experiences)
+    rate(queue.database, experiences[0], "one-rater", 0)
+    number = put_away(queue.database, QuarantineKind.RATER, "one-rater")
+    put_away(queue.database, QuarantineKind.SUBJECT, "quiet-1", tenant="other")
+    with queue.database.transaction() as session:
+        assert remove_from_quarantine(session, number, reason="no bot", actor="operator", now=NOW)
+    assert len(queue.choose(min_size=8)) == 8
 
 
 @given(

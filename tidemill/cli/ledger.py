@@ -131,6 +131,7 @@ def _print(taken: "Ledger") -> None:
         ("feedback", taken.feedback | {"duplicate deliveries": taken.num_duplicates}),
         ("dead letters", taken.dead_letters),
         ("dead letters are", taken.letters),
+        ("dropped experiences", taken.dropped),
         ("revisions are", taken.revisions),
     ):
         for state, count in counts.items():

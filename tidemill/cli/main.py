@@ -27,6 +27,7 @@ _COMMAND_MODULES = (
     "releases",
     "ledger",
     "dead_letters",
+    "quarantine",
     "log",
     "keys",
     "db",

@@ -52,6 +52,8 @@ class RowsSide:
     """By reason."""
     letters: dict[str, int]
     """Dead letters by state."""
+    dropped: dict[str, int]
+    """Experiences that no learner uses any more, by reason."""
     replayed: dict[str, int]
     """By topic: dead letters whose record an operator appended again."""
     revisions: dict[str, int]
@@ -81,6 +83,7 @@ def fetch_rows_side(session: Session, *, group: str) -> RowsSide:
         num_duplicates=session.scalar(select(func.count(DuplicateDeliveryRow.topic))) or 0,
         dead_letters=_count_by(session, DeadLetterRow.reason),
         letters=_count_by(session, DeadLetterRow.state),
+        dropped=_count_by(session, ExperienceRow.dropped_reason),
         replayed=_replayed(session),
         revisions=fetch_revision_counts(session),
         acknowledged=_acknowledged(session),

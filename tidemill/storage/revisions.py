@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from tidemill.contracts.experience import Experience, Outcome
 from tidemill.errors import FencedError
 from tidemill.storage.experiences import to_experience
+from tidemill.storage.quarantine import touches_quarantine
 from tidemill.storage.tables import (
     ExperienceRevisionRow,
     ExperienceRow,
@@ -136,7 +137,8 @@ def fetch_due_revisions(
 ) -> list[DueRevision]:
     """Return the newest revision of each experience that was trained on, where none was taken up.
 
-    Oldest first. An experience counts as trained on once a step that used it was recorded.
+    Oldest first. An experience counts as trained on once a step that used it was recorded. Those
+    that somebody in quarantine had a part in are left out as long as that lasts.
     """
     row = ExperienceRevisionRow
     rank = func.row_number().over(
@@ -151,6 +153,8 @@ def fetch_due_revisions(
             ExperienceRow.tenant == tenant,
             ExperienceRow.model == model,
             ExperienceRow.num_uses > 0,
+            # A revision holds whatever was said before it, so one rater spoils all of them.
+            ~touches_quarantine(("joined", "superseded", "late")),
         )
         .subquery()
     )

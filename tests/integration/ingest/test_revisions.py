@@ -17,6 +17,11 @@ from tidemill.ledger import take_ledger
 from tidemill.storage.database import Database
 from tidemill.storage.interactions import fetch_closable
 from tidemill.storage.learning import StepRecord, Uses, record_step
+from tidemill.storage.quarantine import (
+    QuarantineKind,
+    add_to_quarantine,
+    remove_from_quarantine,
+)
 from tidemill.storage.revisions import (
     DueRevision,
     fetch_due_revisions,
@@ -134,6 +139,31 @@ def test_the_newest_revision_is_taken_with_those_before_it_and_once(rig: Rig) ->
         rig.database.transaction() as session,
     ):
         mark_revisions_taken(session, revisions, **take)
+
+
+def test_nobody_in_quarantine_revises_anything(rig: Rig) -> None:
+    interaction = served(rig)
+    rig.run_to(seconds(61))
+    train_on(rig, interaction)
+    deny(rig, interaction, 100, rater="bot")
+    rig.log.put(make_feedback(interaction, rater="other"), seconds(101))
+    rig.read()
+    with rig.database.transaction() as session:
+        number = add_to_quarantine(
+            session,
+            tenant="default",
+            kind=QuarantineKind.RATER,
+            who="bot",
+            reason="a bot",
+            actor="operator",
+            now=NOW,
+        )
+    assert number is not None
+    assert due(rig) == []
+    assert len(stored(rig.database)) == 2
+    with rig.database.transaction() as session:
+        assert remove_from_quarantine(session, number, reason="no", actor="operator", now=NOW)
+    assert len(due(rig)) == 1
 
 
 def test_late_for_one_turn_and_in_time_for_the_next(rig: Rig) -> None:

@@ -25,6 +25,7 @@ def ledger(count: LogCount | None = COUNTED, **over: Any) -> Ledger:
         "num_duplicates": 0,
         "dead_letters": {},
         "letters": {},
+        "dropped": {},
         "replayed": {},
         "revisions": {},
         "acknowledged": {FEEDBACK: 5},

@@ -17,6 +17,7 @@ from tidemill.storage.tables.learning import (
     LearnerStepRow,
 )
 from tidemill.storage.tables.operations import HeartbeatRow, ReplicaVersionRow
+from tidemill.storage.tables.quarantine import QuarantineRow
 from tidemill.storage.tables.releases import (
     CanaryRow,
     GateRunRow,
@@ -46,6 +47,7 @@ __all__ = [
     "LogOffsetRow",
     "PolicyTransitionRow",
     "PolicyVersionRow",
+    "QuarantineRow",
     "ReplicaVersionRow",
     "Row",
     "TrafficRow",
