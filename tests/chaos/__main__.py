@@ -19,8 +19,9 @@ _MAX_SEED = 10**6
 
 def main() -> int:
     """Run once and tell."""
-    # As Ctrl-C: the processes and servers end with the run.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # As Ctrl-C: the processes and servers end with the run, also when the terminal goes.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     options = _read_arguments()
     seed = random.randrange(_MAX_SEED) if options.seed is None else options.seed
     plan = Plan(

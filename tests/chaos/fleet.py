@@ -106,15 +106,20 @@ class Fleet:
                 time.sleep(0.05)
 
     def stop(self) -> dict[str, int]:
-        """SIGTERM to all; return the exit codes."""
-        for slot in self.slots.values():
-            if slot.process is not None:
-                slot.process.terminate()
-                slot.process.send_signal(signal.SIGCONT)
+        """SIGTERM to all; return the exit codes of those that were up by then."""
+        living = {name: slot.process for name, slot in self.slots.items() if slot.process}
+        is_young = {
+            name: time.monotonic() - self.slots[name].started_at < _BIRTH_S for name in living
+        }
+        for process in living.values():
+            process.terminate()
+            process.send_signal(signal.SIGCONT)
+        codes = {name: process.wait(_STOP_S) for name, process in living.items()}
+        # One that still begins has no drain to do: the signal just ends it.
         return {
-            slot.name: slot.process.wait(_STOP_S)
-            for slot in self.slots.values()
-            if slot.process is not None
+            name: code
+            for name, code in codes.items()
+            if not (is_young[name] and code == -signal.SIGTERM)
         }
 
     def _bury(self, slot: Slot) -> None:

@@ -94,7 +94,7 @@ def test_everything_sent_three_times_is_stored_once(tmp_path: Path) -> None:
                 send_everything(client, cluster, book)
             assert proxy.num_delivered == TIMES * proxy.num_answered > TIMES * NUM_FEEDBACK / 3
             assert is_within(120, lambda: is_all_read(cluster))
-            assert set(cluster.fleet.stop().values()) == {0}
+            assert not any(cluster.fleet.stop().values())
             _require_stored_once(cluster, book, midnight)
     except MissingServerError as error:
         missing_server(str(error))
