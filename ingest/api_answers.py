@@ -115,6 +115,7 @@ class MetricsView(BaseModel):
 
     metrics: dict[str, dict[str, Any]]
     verifiers: dict[str, dict[str, Any]]
+    judges: dict[str, dict[str, Any]]
     reward_spec_hash: str
 
 

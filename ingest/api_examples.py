@@ -90,6 +90,7 @@ INTERACTION_VIEW: Json = {
 METRICS: Json = {
     "metrics": {"accepted": {"type": "bool", "level": "interaction", "window_s": 3600.0}},
     "verifiers": {},
+    "judges": {},
     "reward_spec_hash": "9f2c" * 16,
 }
 ERASURE: Json = {

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ingest.closing import Closing, close, exclusion
 from ingest.horizon import known_until
+from ingest.judging import Case, close_all, want
 from ingest.lives import expire
 from ingest.revising import Closed
 from ingest.revisions import StoredVotes, build_revisions
@@ -18,7 +18,7 @@ from tidemill.contracts.events import FEEDBACK, INTERACTIONS, InteractionServed
 from tidemill.contracts.experience import Experience
 from tidemill.eventlog.base import Bounds, EventLog
 from tidemill.rewards.metrics import MetricsFile
-from tidemill.rewards.verifiers import Verifier, run_verifiers
+from tidemill.rewards.verifiers import Verifier
 from tidemill.storage.database import Database, Session
 from tidemill.storage.experiences import insert_experiences
 from tidemill.storage.feedback import (
@@ -49,24 +49,28 @@ class Closer:
     grace_s: float
     unmatched_after_s: float
     limit: int
+    judge_wait_s: float
     now: Callable[[], datetime]
 
     def close_due(self, partitions: Collection[int]) -> int:
-        """Close what is due in some partitions; return how many interactions were closed.
+        """Close what is due in some partitions; return how many were closed or put to a judge.
 
         Raises:
             FencedError: another worker closed one of them; nothing was written.
         """
         until = self._due_until()
         with self.database.reading() as session:
-            due = fetch_partitions_due(session, until=until) & set(partitions)
+            waiting = fetch_partitions_due(session, until=until, is_judged=self._is_judged)
+            due = waiting & set(partitions)
         if not due:
             return 0
         bounds = self.log.bounds(FEEDBACK)
         with self.database.transaction() as session:
             hold_partitions(session, self.group, due)
             cutoffs = self._cutoffs(session, FEEDBACK, due, bounds=bounds, until=until)
-            rows = fetch_closable(session, partitions=cutoffs, limit=self.limit)
+            rows = fetch_closable(
+                session, partitions=cutoffs, limit=self.limit, is_judged=self._is_judged
+            )
             if rows:
                 self._close(session, rows)
             return len(rows)
@@ -85,6 +89,10 @@ class Closer:
             rows = fetch_expired(session, partitions=cutoffs, limit=self.limit)
             expire(session, rows, unmatched_after_s=self.unmatched_after_s)
             return len(rows)
+
+    @property
+    def _is_judged(self) -> bool:
+        return bool(self.metrics.judges)
 
     def _due_until(self) -> datetime:
         return self.now() - timedelta(seconds=self.grace_s)
@@ -117,28 +125,29 @@ class Closer:
         ends: list[ClosedAs] = []
         experiences: list[Experience] = []
         revisions: list[NewRevision] = []
-        for row in rows:
-            event = decode(InteractionServed, row.document or b"")
-            closing = self._judge(row, event, votes)
+        cases = {row.interaction_id: _case(row, votes) for row in rows}
+        closings, wanted = close_all(session, cases.values(), self.metrics, self.verifiers)
+        for interaction_id, closing in closings.items():
             reason = None if closing.reason is None else closing.reason.value
-            ends.append(ClosedAs(row.interaction_id, closing.state.value, reason))
+            ends.append(ClosedAs(interaction_id, closing.state.value, reason))
             if closing.experience is not None:
                 experiences.append(closing.experience)
-                closed = Closed(closing.experience, event.content.completion, row.appended_at)
+                case = cases[interaction_id]
+                closed = Closed(closing.experience, case.event.content.completion, case.served_at)
                 revisions += build_revisions(closed, votes, self.metrics)
         moment = self.now()
         mark_closed(session, ends, closed_at=moment)
         insert_experiences(session, experiences, created_at=moment)
         insert_revisions(session, revisions)
+        want(session, wanted, now=moment, wait_s=self.judge_wait_s)
 
-    def _judge(self, row: InteractionRow, event: InteractionServed, votes: StoredVotes) -> Closing:
-        verified: dict[str, float] | None = {}
-        if exclusion(event) is None and not event.is_malformed:
-            verified = run_verifiers(self.verifiers, event)
-        about = votes.about(
-            row.tenant, interaction_id=row.interaction_id, trajectory_id=row.trajectory_id
-        )
-        return close(event, about, self.metrics, served_at=row.appended_at, verified=verified)
+
+def _case(row: InteractionRow, votes: StoredVotes) -> Case:
+    about = votes.about(
+        row.tenant, interaction_id=row.interaction_id, trajectory_id=row.trajectory_id
+    )
+    event = decode(InteractionServed, row.document or b"")
+    return Case(event=event, served_at=row.appended_at, votes=about)
 
 
 def _votes(session: Session, rows: list[InteractionRow]) -> StoredVotes:

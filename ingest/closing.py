@@ -37,6 +37,8 @@ class ExcludedReason(StrEnum):
     SILENT = "silent"
     """A needed metric has no answer and no default."""
     VERIFIER_FAILED = "verifier_failed"
+    JUDGE_FAILED = "judge_failed"
+    """No answer within the declared time: an outage is never a 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def close(
     metrics: MetricsFile,
     *,
     served_at: datetime,
-    verified: Mapping[str, float] | None,
+    checked: Mapping[str, float] | ExcludedReason,
 ) -> Closing:
     """Return the state an interaction ends in, with its experience if it has one.
 
@@ -74,7 +76,7 @@ def close(
         votes: all feedback on it and on its trajectory, in any order.
         metrics: the declared metrics.
         served_at: append time of the interaction.
-        verified: scores of the declared verifiers; None = one of them failed.
+        checked: scores of the declared verifiers and judges, or why there are none.
     """
     reason = exclusion(event)
     if reason is not None:
@@ -83,11 +85,11 @@ def close(
         zero = Reward(0.0, {}, is_defaulted=False)
         experience = _experience(event, zero, Outcome.MALFORMED, metrics)
         return Closing(InteractionState.MALFORMED, experience=experience)
-    if verified is None:
-        return Closing(InteractionState.EXCLUDED, ExcludedReason.VERIFIER_FAILED)
+    if isinstance(checked, ExcludedReason):
+        return Closing(InteractionState.EXCLUDED, checked)
     chosen = votes_that_count(votes, metrics, served_at=served_at)
     completion = event.content.completion
-    reward = compute_reward(metrics, chosen, completion=completion, verified=verified)
+    reward = compute_reward(metrics, chosen, completion=completion, checked=checked)
     if reward is None:
         return Closing(InteractionState.EXCLUDED, ExcludedReason.SILENT)
     outcome = Outcome.DEFAULTED if reward.is_defaulted else Outcome.REWARDED

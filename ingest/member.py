@@ -52,6 +52,7 @@ class Member:
             grace_s=settings.close_grace_s,
             unmatched_after_s=settings.unmatched_after_s,
             limit=settings.close_records,
+            judge_wait_s=settings.judge.wait_s,
             now=self.now,
         )
         self._source = self.log.source(

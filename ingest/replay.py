@@ -16,6 +16,7 @@ from tidemill.rewards.metrics import MetricsFile
 from tidemill.rewards.verifiers import Verifier
 from tidemill.storage.database import Database
 from tidemill.storage.interaction_ends import fetch_interaction_ends, has_ingested
+from tidemill.storage.judgements import copy_finished
 from tidemill.storage.offsets import fetch_progress
 from tidemill.storage.schema import require_current_schema, upgrade
 
@@ -49,6 +50,18 @@ def prepare_fresh(database: Database) -> None:
         if has_ingested(session):
             where = database.url.render_as_string()
             raise ConfigurationError(f"{where} is not fresh; give --into an empty database")
+
+
+def reuse_judgements(live: Database, fresh: Database) -> int:
+    """Copy what judges said, so that the replay asks nobody; return how many answers.
+
+    An interaction without a finished judgement stays open in the replay.
+
+    Raises:
+        StorageError: a database cannot be asked.
+    """
+    with live.reading() as source, fresh.transaction() as target:
+        return copy_finished(source, target)
 
 
 def replay_log(

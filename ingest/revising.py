@@ -107,14 +107,13 @@ def _rewards_after(
     """Return the reward after some of the late votes, by their index."""
     # Within a metric whatever was in time lies before whatever was late.
     chosen = votes_that_count(in_time, metrics, served_at=closed.served_at)
-    verified = {name: closed.experience.components[name] for name in metrics.verifiers}
+    stored = closed.experience.components
+    checked = {name: stored[name] for name in (*metrics.verifiers, *metrics.judges)}
     rewards: dict[int, Reward] = {}
     for index, vote in enumerate(late):
         add_vote(chosen, vote, metrics.metrics[vote.metric])
         if index in of:
-            reward = compute_reward(
-                metrics, chosen, completion=closed.completion, verified=verified
-            )
+            reward = compute_reward(metrics, chosen, completion=closed.completion, checked=checked)
             if reward is not None:
                 rewards[index] = reward
     return rewards

@@ -20,6 +20,27 @@ class RateLimitSettings(Block):
     """Keys, and raters, that a process keeps count of; the longest quiet ones are forgotten."""
 
 
+class JudgeSettings(Block):
+    """Where the judges of the metrics file are asked; prompts leave only when one is declared."""
+
+    url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
+    """Base of an OpenAI-compatible API, `/v1` included; None = no judge may be declared."""
+    api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """Name of the environment variable that holds the API key; None = none is sent."""
+    timeout_s: float = Field(default=30.0, gt=0, le=600)
+    """A vote that takes longer is a failed try."""
+    wait_s: float = Field(default=3600.0, gt=0, le=30 * 86_400)
+    """An interaction waits this long for its judges, then it is excluded as `judge_failed`."""
+    retry_s: float = Field(default=1.0, gt=0, le=600)
+    """Wait after a failed try; doubled with each further one."""
+    retry_max_s: float = Field(default=60.0, gt=0, le=3600)
+    """Longest wait between two tries."""
+    concurrency: int = Field(default=4, ge=1, le=256)
+    """Votes that one worker asks for at once."""
+    poll_s: float = Field(default=0.5, gt=0, le=60)
+    """How often an idle judge looks for work."""
+
+
 class IngestSettings(Block):
     """The feedback API, the join and the closing of interactions."""
 
@@ -46,6 +67,7 @@ class IngestSettings(Block):
     max_in_flight_bytes: int = Field(default=67_108_864, ge=1024)
     """The same in bytes."""
     rate_limits: RateLimitSettings = RateLimitSettings()
+    judge: JudgeSettings = JudgeSettings()
     append_timeout_s: float = Field(default=1.8, gt=0, le=60)
     """No acknowledgement of the log after this long: 503."""
     recent_ids: int = Field(default=100_000, ge=0)

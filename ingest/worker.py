@@ -1,9 +1,12 @@
 """The ingest worker: reads the log, joins feedback to interactions, closes, rewards."""
 
 import logging
+import os
 import threading
 import time
 
+from ingest.judge_endpoint import open_endpoint
+from ingest.judge_pool import JudgePool
 from ingest.member import Member
 from ingest.settings import IngestSettings
 from tidemill.contracts.events import TOPICS
@@ -33,14 +36,18 @@ def run(shared: SharedSettings, settings: IngestSettings) -> int:
     stop = stop_on_signal()
     metrics = load_metrics(shared.metrics)
     verifiers = load_verifiers(metrics)
+    endpoint = open_endpoint(metrics, settings.judge, os.environ)
     database = Database(shared.database_url)
     require_current_schema(database)
     log = open_log(shared)
     log.create_topics(TOPICS)
     member = Member(database, log, settings, metrics, verifiers)
     try:
-        with Pulse(database, PART) as pulse:
-            work(member, stop, pulse)
+        with (
+            Pulse(database, PART) as pulse,
+            JudgePool(database, metrics, settings.judge, endpoint) as pool,
+        ):
+            work(member, stop, pulse, pool)
     finally:
         member.close()
         log.close()
@@ -48,7 +55,12 @@ def run(shared: SharedSettings, settings: IngestSettings) -> int:
     return 0
 
 
-def work(member: Member, stop: threading.Event, pulse: Pulse | None = None) -> None:
+def work(
+    member: Member,
+    stop: threading.Event,
+    pulse: Pulse | None = None,
+    pool: JudgePool | None = None,
+) -> None:
     """Read and close until `stop` is set; whatever fails is tried again."""
     settings = member.settings
     failures = 0
@@ -72,6 +84,7 @@ def work(member: Member, stop: threading.Event, pulse: Pulse | None = None) -> N
             num_records = settings.poll_records
         if pulse is not None:
             _report(pulse, member, failures)
+            pulse.counters |= {} if pool is None else pool.counters
         if num_records < settings.poll_records:
             # Thin traffic: fewer, fuller transactions leave the machine to the other parts.
             stop.wait(max(0.0, settings.batch_every_s - (time.monotonic() - started)))

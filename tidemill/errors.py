@@ -19,6 +19,7 @@
     |-- LearningError
     |   |-- EstimatorError                            (also ValueError) an estimator on unfit data
     |   `-- NonFiniteError                            NaN or infinity: the step is refused
+    |-- JudgeError                                    a judge gave no score: ask it again
     `-- DeliveryError                                 a client could not hand a record over
         |-- InvalidRecordError                        (also ValueError) no API would take it
         |-- RefusedError                              the API said no: do not send it again
@@ -108,6 +109,10 @@ class EstimatorError(LearningError, ValueError):
 
 class NonFiniteError(LearningError):
     """A loss, gradient or log-prob is NaN or infinite; the step is refused."""
+
+
+class JudgeError(TidemillError):
+    """A judge gave no score: an outage, or words that are none; ask again, never count it as 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

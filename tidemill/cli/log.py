@@ -112,7 +112,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Make all experiences again from the log's first record, and print their digest."""
-    from ingest.replay import compare_replay, prepare_fresh, replay_log
+    from ingest.replay import compare_replay, prepare_fresh, replay_log, reuse_judgements
     from tidemill.rewards.metrics_file import load_metrics
     from tidemill.rewards.verifiers import load_verifiers
     from tidemill.storage.database import Database
@@ -122,6 +122,9 @@ def replay(
         fresh = Database(into)
         try:
             prepare_fresh(fresh)
+            if metrics.judges:
+                with _database(settings) as live:
+                    reuse_judgements(live, fresh)
             made = replay_log(
                 log,
                 fresh,

@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemill.rewards.metrics import Metric, MetricsFile
+from tidemill.rewards.metrics import Metric, MetricsFile, VerifierSpec
+from tidemill.rewards.rubric import JudgeSpec
 from tidemill.rewards.scoring import aggregate, normalise, raw_number
 from tidemill.rewards.votes import Vote
 
@@ -53,19 +54,20 @@ def compute_reward(
     votes: Mapping[str, Sequence[Vote]],
     *,
     completion: str,
-    verified: Mapping[str, float],
+    checked: Mapping[str, float],
 ) -> Reward | None:
     """Return the reward of an interaction; None = a needed answer is missing.
 
     Args:
-        spec: the declared metrics and verifiers.
+        spec: the declared metrics, verifiers and judges.
         votes: what `votes_that_count` chose.
         completion: the text that edits are compared with.
-        verified: score in [0, 1] of each declared verifier.
+        checked: score in [0, 1] of each declared verifier and judge.
     """
+    checks: dict[str, VerifierSpec | JudgeSpec] = {**spec.verifiers, **spec.judges}
     components = {
-        name: Component(verified[name], verifier.weight, verifier.veto_below)
-        for name, verifier in spec.verifiers.items()
+        name: Component(checked[name], check.weight, check.veto_below)
+        for name, check in checks.items()
     }
     num_answered = num_defaulted = 0
     for name, metric in spec.metrics.items():

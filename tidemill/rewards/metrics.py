@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from tidemill.rewards.bounds import Finite, Name, Share, Weight
+from tidemill.rewards.rubric import JudgeSpec
 from tidemill.settings import Block
 
 
@@ -57,10 +60,6 @@ ONE_VOTE = (Aggregation.LAST, Aggregation.MEAN, Aggregation.MAJORITY)
 
 _OF_NUMBERS = {"weight", "default", "range", "veto_below", "aggregation", "optional"}
 """Fields that mean nothing for a text."""
-
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Weight = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Metric(Block):
@@ -146,14 +145,12 @@ class VerifierSpec(Block):
     veto_below: Share | None = None
 
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,128}$")]
-
-
 class MetricsFile(Block):
     """All declared metrics, and with them the reward."""
 
     metrics: dict[Name, Metric] = Field(min_length=1)
     verifiers: dict[Name, VerifierSpec] = Field(default_factory=dict)
+    judges: dict[Name, JudgeSpec] = Field(default_factory=dict)
 
     @property
     def window_s(self) -> float:
@@ -168,6 +165,10 @@ class MetricsFile(Block):
                 name: verifier.model_dump(mode="json", exclude_none=True)
                 for name, verifier in self.verifiers.items()
             },
+            "judges": {
+                name: judge.model_dump(mode="json", exclude_none=True)
+                for name, judge in self.judges.items()
+            },
             "reward_spec_hash": self.reward_spec_hash,
         }
 
@@ -180,11 +181,24 @@ class MetricsFile(Block):
 
     @model_validator(mode="after")
     def _has_a_reward(self) -> Self:
-        both = sorted(set(self.metrics) & set(self.verifiers))
-        if both:
-            raise ValueError(f"a metric and a verifier share the name {both[0]!r}")
+        self._check_names()
         weights = [m.weight for m in self.metrics.values() if m.is_scored]
         weights += [v.weight for v in self.verifiers.values()]
+        weights += [j.weight for j in self.judges.values()]
         if not sum(weights) > 0:
-            raise ValueError("no metric and no verifier has a weight: there would be no reward")
+            raise ValueError("no metric, verifier or judge has a weight: there would be no reward")
         return self
+
+    def _check_names(self) -> None:
+        # Each is a component of the reward, by its name.
+        kinds: dict[str, Iterable[str]] = {
+            "metric": self.metrics,
+            "verifier": self.verifiers,
+            "judge": self.judges,
+        }
+        owners: dict[str, str] = {}
+        for kind, declared in kinds.items():
+            for name in sorted(declared):
+                if name in owners:
+                    raise ValueError(f"a {owners[name]} and a {kind} share the name {name!r}")
+                owners[name] = kind

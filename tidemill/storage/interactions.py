@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import ColumnElement, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from tidemill.contracts.events import InteractionServed
 from tidemill.errors import FencedError
 from tidemill.storage.bulk import insert_rows
+from tidemill.storage.judgements import awaits_judgement
 from tidemill.storage.membership import is_any
 from tidemill.storage.tables import InteractionRow
 
@@ -102,7 +103,11 @@ def fetch_served_at(
 
 
 def fetch_closable(
-    session: Session, *, partitions: Mapping[int, datetime], limit: int
+    session: Session,
+    *,
+    partitions: Mapping[int, datetime],
+    limit: int,
+    is_judged: bool = False,
 ) -> list[InteractionRow]:
     """Return open interactions whose windows are over, the longest over first, and lock them.
 
@@ -110,6 +115,7 @@ def fetch_closable(
         session: where to read.
         partitions: for each partition, the moment up to which it may be closed.
         limit: at most so many.
+        is_judged: whether judges are declared; what waits for one is left out.
     """
     due = [
         (InteractionRow.partition == partition) & (InteractionRow.closes_at <= until)
@@ -119,7 +125,7 @@ def fetch_closable(
         return []
     query = (
         select(InteractionRow)
-        .where(InteractionRow.state == OPEN, or_(*due))
+        .where(InteractionRow.state == OPEN, or_(*due), *_not_awaiting(is_judged))
         .order_by(InteractionRow.closes_at, InteractionRow.interaction_id)
         .limit(limit)
         # Before their feedback is read: late feedback stored by then is seen, and whoever stores
@@ -129,11 +135,15 @@ def fetch_closable(
     return list(session.scalars(query))
 
 
-def fetch_partitions_due(session: Session, *, until: datetime) -> set[int]:
-    """Return the partitions that hold an open interaction whose windows are over."""
+def fetch_partitions_due(session: Session, *, until: datetime, is_judged: bool = False) -> set[int]:
+    """Return the partitions that hold an interaction that `fetch_closable` would return."""
     query = (
         select(InteractionRow.partition)
-        .where(InteractionRow.state == OPEN, InteractionRow.closes_at <= until)
+        .where(
+            InteractionRow.state == OPEN,
+            InteractionRow.closes_at <= until,
+            *_not_awaiting(is_judged),
+        )
         .distinct()
     )
     return set(session.scalars(query))
@@ -182,6 +192,10 @@ def fetch_excluded_counts(session: Session) -> dict[str, int]:
         .group_by(InteractionRow.excluded_reason)
     )
     return {str(reason): count for reason, count in session.execute(query)}
+
+
+def _not_awaiting(is_judged: bool) -> tuple[ColumnElement[bool], ...]:
+    return (~awaits_judgement(),) if is_judged else ()
 
 
 def _values(new: NewInteraction) -> dict[str, Any]:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from ingest.closing import close, context_of, exclusion
+from ingest.closing import ExcludedReason, close, context_of, exclusion
 from tests.factories import NOW, make_interaction
 from tests.unit.tidemill.rewards.test_votes import vote
 from tidemill.contracts.events import FinishReason, InteractionServed, Sampling, ToolCall
@@ -16,8 +16,8 @@ DEFAULTED = parse_metrics('[metrics.accepted]\ntype = "bool"\nwindow_s = 60\ndef
 
 def end(event: InteractionServed, votes: list[Vote], **over: Any) -> Any:
     spec = over.pop("spec", SPEC)
-    verified = over.pop("verified", {})
-    return close(event, votes, spec, served_at=NOW, verified=verified)
+    checked = over.pop("checked", {})
+    return close(event, votes, spec, served_at=NOW, checked=checked)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,15 @@ def test_a_malformed_output_is_scored_zero() -> None:
         make_interaction(tool_calls=(bad,)),
         make_interaction(finish_reason=FinishReason.ERROR),
     ):
-        closing = end(event, [vote(1)], verified=None)
+        closing = end(event, [vote(1)], checked=ExcludedReason.VERIFIER_FAILED)
         assert closing.state == "malformed"
         assert (closing.experience.reward, closing.experience.components) == (0.0, {})
 
 
-def test_a_failed_verifier_is_no_zero() -> None:
-    assert end(make_interaction(), [vote(1)], verified=None).reason == "verifier_failed"
+@pytest.mark.parametrize("reason", [ExcludedReason.VERIFIER_FAILED, ExcludedReason.JUDGE_FAILED])
+def test_a_failed_check_is_no_zero(reason: ExcludedReason) -> None:
+    closing = end(make_interaction(), [vote(1)], checked=reason)
+    assert (closing.state, closing.reason, closing.experience) == ("excluded", reason, None)
 
 
 def test_the_context_is_the_declared_one_or_a_hash_of_the_prompt() -> None:

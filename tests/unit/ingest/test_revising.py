@@ -37,7 +37,7 @@ VERIFIED = {"valid": 1.0}
 
 def closed(votes: list[Vote]) -> Closed:
     event = make_interaction()
-    end = close(event, votes, SPEC, served_at=NOW, verified=VERIFIED)
+    end = close(event, votes, SPEC, served_at=NOW, checked=VERIFIED)
     assert end.experience is not None
     return Closed(end.experience, event.content.completion, NOW)
 

@@ -10,6 +10,7 @@ from tidemill.storage.tables.ingest import (
     InteractionRow,
     LogOffsetRow,
 )
+from tidemill.storage.tables.judgements import JudgementRow
 from tidemill.storage.tables.learning import (
     ExperienceRevisionRow,
     ExperienceRow,
@@ -42,6 +43,7 @@ __all__ = [
     "GateRunRow",
     "HeartbeatRow",
     "InteractionRow",
+    "JudgementRow",
     "KeyEventRow",
     "LearnerStepRow",
     "LogOffsetRow",

@@ -11,7 +11,7 @@ from tidemill.cli.settings import Settings, read_settings
 from tidemill.rewards.metrics_file import load_metrics, parse_metrics
 
 _TEMPLATES = resources.files("tidemill.cli").joinpath("templates")
-_NEEDED_BY_OTHERS = {"environment", "url", "uri", "retention_s", "retention_bytes"}
+_NEEDED_BY_OTHERS = {"environment", "url", "uri", "retention_s", "retention_bytes", "api_key_env"}
 """Shown with a made-up value, since their default is nothing."""
 
 

@@ -69,19 +69,19 @@ CHECKED = parse_metrics(
 
 def test_a_needed_answer_that_is_missing_leaves_no_reward() -> None:
     kept = {"kept": [vote(1, 1.0, metric="kept")]}
-    assert compute_reward(SPEC, kept, completion="", verified={}) is None
+    assert compute_reward(SPEC, kept, completion="", checked={}) is None
 
 
 def test_an_optional_silence_leaves_the_metric_out() -> None:
-    reward = compute_reward(SPEC, {"accepted": [vote(1)]}, completion="", verified={})
+    reward = compute_reward(SPEC, {"accepted": [vote(1)]}, completion="", checked={})
     assert reward is not None
     assert (reward.value, reward.components) == (1.0, {"accepted": 1.0})
     assert not reward.is_defaulted
 
 
 def test_a_default_stands_in_for_silence_and_says_so() -> None:
-    silent = compute_reward(DEFAULTED, {}, completion="", verified={})
-    answered = compute_reward(DEFAULTED, {"accepted": [vote(1)]}, completion="", verified={})
+    silent = compute_reward(DEFAULTED, {}, completion="", checked={})
+    answered = compute_reward(DEFAULTED, {"accepted": [vote(1)]}, completion="", checked={})
     assert silent is not None
     assert answered is not None
     assert (silent.value, silent.is_defaulted) == (1.0, True)
@@ -90,14 +90,14 @@ def test_a_default_stands_in_for_silence_and_says_so() -> None:
 
 def test_words_under_a_scored_metric_count_as_silence() -> None:
     words = {"accepted": [vote(1, Comment(comment="x"))]}
-    assert compute_reward(SPEC, words, completion="", verified={}) is None
+    assert compute_reward(SPEC, words, completion="", checked={}) is None
 
 
 def test_a_verifier_counts_and_may_veto() -> None:
     answer = {"accepted": [vote(1)]}
-    good = compute_reward(CHECKED, answer, completion="", verified={"valid": 0.5})
-    bad = compute_reward(CHECKED, answer, completion="", verified={"valid": 0.4})
-    alone = compute_reward(CHECKED, {}, completion="", verified={"valid": 0.75})
+    good = compute_reward(CHECKED, answer, completion="", checked={"valid": 0.5})
+    bad = compute_reward(CHECKED, answer, completion="", checked={"valid": 0.4})
+    alone = compute_reward(CHECKED, {}, completion="", checked={"valid": 0.75})
     assert good is not None
     assert bad is not None
     assert alone is not None
@@ -108,4 +108,4 @@ def test_a_verifier_counts_and_may_veto() -> None:
 
 def test_when_all_are_optional_and_silent_there_is_no_reward() -> None:
     spec = parse_metrics('[metrics.a]\ntype = "bool"\nwindow_s = 1\noptional = true')
-    assert compute_reward(spec, {}, completion="", verified={}) is None
+    assert compute_reward(spec, {}, completion="", checked={}) is None
