@@ -11,6 +11,16 @@ from tidemill.rewards.metrics_file import parse_metrics
 COMPONENTS = st.lists(
     st.builds(Component, st.floats(0, 1), st.floats(0, 1e6)), min_size=1, max_size=8
 )
+VETOING = st.lists(
+    st.builds(
+        Component,
+        st.floats(0, 1),
+        st.floats(0, 1e6),
+        st.none() | st.floats(0, 1),
+    ),
+    min_size=1,
+    max_size=6,
+)
 
 
 def test_the_reward_is_the_weighted_mean() -> None:
@@ -109,3 +119,22 @@ def test_a_verifier_counts_and_may_veto() -> None:
 def test_when_all_are_optional_and_silent_there_is_no_reward() -> None:
     spec = parse_metrics('[metrics.a]\ntype = "bool"\nwindow_s = 1\noptional = true')
     assert compute_reward(spec, {}, completion="", checked={}) is None
+
+
+@given(VETOING, st.randoms())
+def test_any_components_in_any_order_give_one_reward_between_0_and_1(
+    components: list[Component], random: Any
+) -> None:
+    value = combine(components)
+    shuffled = list(components)
+    random.shuffle(shuffled)
+    assert combine(shuffled) == value
+    if value is None:
+        assert all(component.weight == 0 for component in components)
+        return
+    assert 0 <= value <= 1
+    if any(component.is_veto for component in components):
+        assert value == 0
+        return
+    weighted = [component.score for component in components if component.weight > 0]
+    assert min(weighted) - 1e-9 <= value <= max(weighted) + 1e-9

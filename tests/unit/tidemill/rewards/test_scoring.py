@@ -1,4 +1,7 @@
+import itertools
 import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -143,3 +146,82 @@ def test_any_range_and_number_give_a_score(low: float, high: float, raw: float) 
     score = normalise(metric(type="float", range=(low, high)), raw)
     assert 0 <= score <= 1
     assert math.isfinite(score)
+
+
+SIGNS = [
+    signs
+    for length in range(1, 6)
+    for signs in itertools.product((-1.0, -0.0, 0.0, 1.0), repeat=length)
+]
+"""Every sign pattern of up to five values, in every order; both zeros, which are one value."""
+POSITIVE = st.floats(min_value=1e-6, max_value=1e6)
+
+
+def majority_of(values: Sequence[float]) -> float:
+    """Return, by its definition, the value that most gave; of tied ones the one given last."""
+    most = max(values.count(value) for value in values)
+    return next(value for value in reversed(values) if values.count(value) == most)
+
+
+DEFINITIONS: dict[Aggregation, Callable[[Sequence[float]], float]] = {
+    Aggregation.LAST: lambda values: values[-1],
+    Aggregation.FIRST: lambda values: values[0],
+    Aggregation.MEAN: lambda values: float(sum(map(Fraction, values)) / len(values)),
+    Aggregation.SUM: lambda values: float(sum(map(Fraction, values))),
+    Aggregation.MAX: lambda values: sorted(values)[-1],
+    Aggregation.MIN: lambda values: sorted(values)[0],
+    Aggregation.MAJORITY: majority_of,
+}
+
+
+@pytest.mark.parametrize("how", Aggregation)
+def test_every_sign_pattern_in_every_order_is_aggregated_as_defined(how: Aggregation) -> None:
+    for signs in SIGNS:
+        assert aggregate(signs, how) == DEFINITIONS[how](signs), signs
+
+
+@given(st.data(), st.sampled_from(SIGNS), st.sampled_from(list(Aggregation)))
+def test_magnitudes_of_any_signs_are_aggregated_as_defined(
+    data: st.DataObject, signs: tuple[float, ...], how: Aggregation
+) -> None:
+    values = [sign * data.draw(POSITIVE) for sign in signs]
+    # Some twice, in another place, so that majorities and ties are real.
+    values += data.draw(st.lists(st.sampled_from(values), max_size=4))
+    exact = DEFINITIONS[how](values)
+    assert aggregate(values, how) == pytest.approx(exact, rel=1e-15, abs=1e-300)
+
+
+@given(st.lists(FINITE, min_size=1, max_size=8), st.sampled_from(list(Aggregation)))
+def test_one_number_lies_between_the_least_and_the_greatest(
+    values: list[float], how: Aggregation
+) -> None:
+    number = aggregate(values, how)
+    if how is not Aggregation.SUM:
+        # The mean of equal values may round to their neighbour.
+        assert math.nextafter(min(values), -math.inf) <= number
+        assert number <= math.nextafter(max(values), math.inf)
+    assert aggregate([values[0]], how) == values[0]
+
+
+@given(st.lists(FINITE, min_size=1, max_size=8), st.sampled_from(list(Aggregation)))
+def test_turning_every_sign_turns_the_number(values: list[float], how: Aggregation) -> None:
+    turned = {Aggregation.MAX: Aggregation.MIN, Aggregation.MIN: Aggregation.MAX}.get(how, how)
+    assert aggregate([-value for value in values], turned) == -aggregate(values, how)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=9), st.sampled_from(list(Aggregation)))
+def test_swapping_yes_and_no_mirrors_the_score(answers: list[bool], how: Aggregation) -> None:
+    bounds = (0, len(answers)) if how is Aggregation.SUM else None
+    up = metric(aggregation=how, range=bounds)
+    turned = {"max": "min", "min": "max"}.get(how, how)
+    other = metric(aggregation=turned, range=bounds)
+    score = normalise(up, aggregate([float(one) for one in answers], how))
+    mirrored = normalise(other, aggregate([float(not one) for one in answers], Aggregation(turned)))
+    assert mirrored == pytest.approx(1 - score, abs=1e-15)
+
+
+@given(st.lists(FINITE, min_size=2, max_size=6), st.sampled_from(["higher", "lower"]))
+def test_more_is_never_worse_where_higher_is_better(values: list[float], way: str) -> None:
+    declared = metric(type="float", range=(-1, 1), direction=way)
+    scores = [normalise(declared, value) for value in sorted(values)]
+    assert scores == sorted(scores, reverse=way == "lower")
