@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from tidemill.rewards.bounds import Finite, Name, Share, Weight
 from tidemill.rewards.rubric import JudgeSpec
+from tidemill.rewards.signals import Signal, with_preset
 from tidemill.settings import Block
 
 
@@ -65,6 +66,8 @@ _OF_NUMBERS = {"weight", "default", "range", "veto_below", "aggregation", "optio
 class Metric(Block):
     """One declared metric."""
 
+    signal: Signal | None = None
+    """The implicit signal that it is: fills in the fields that are not given."""
     type: MetricType
     level: Level = Level.INTERACTION
     direction: Direction = Direction.HIGHER
@@ -96,6 +99,11 @@ class Metric(Block):
     def has_one_vote(self) -> bool:
         """Whether a rater's later value replaces the earlier one."""
         return self.aggregation in ONE_VOTE
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filled_in(cls, declared: Any) -> Any:
+        return with_preset(declared) if isinstance(declared, dict) else declared
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
