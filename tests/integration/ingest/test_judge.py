@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from ingest.judge_desk import JudgeDesk, Step, backoff_s
 from ingest.judge_endpoint import JudgeEndpoint
@@ -23,6 +24,7 @@ from tidemill.rewards.metrics_file import parse_metrics
 from tidemill.storage.database import Database
 from tidemill.storage.interactions import fetch_excluded_counts
 from tidemill.storage.judgements import fetch_judgements
+from tidemill.storage.tables import ExperienceRevisionRow
 
 METRICS = """
 [metrics.accepted]
@@ -272,6 +274,26 @@ def test_a_replay_asks_nobody_and_gives_the_same_experiences(
     assert compared.digest == compared.live_digest
     assert again.num_experiences == 1
     assert rig.interaction(waiting.interaction_id).state == "open"
+
+
+def test_late_feedback_keeps_what_the_judge_said(any_database: Database) -> None:
+    rig = rig_on(any_database)
+    with scripted_judge() as judge:
+        while_waiting, afterwards = served(rig, "one"), served(rig, "two")
+        deny = make_feedback(while_waiting, value=False)
+        rig.log.put(deny, seconds(70))
+        rig.read()
+        steps(desk_of(rig, judge))
+        rig.close_at(seconds(71))
+        rig.log.put(make_feedback(afterwards, value=False), seconds(80))
+        rig.read()
+        num_asked = len(judge.requests)
+    row = ExperienceRevisionRow
+    with any_database.reading() as session:
+        revised = session.execute(select(row.experience_id, row.components)).all()
+    scores = {"accepted": 0.0, "helpful": 0.8}
+    assert dict(revised) == {one.interaction_id: scores for one in (while_waiting, afterwards)}
+    assert num_asked == 6
 
 
 def test_waits_double_up_to_the_longest() -> None:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from tests.unit.tidemill.rewards.test_votes import vote
 from tidemill.contracts.events import Comment
+from tidemill.rewards.bounds import LEAST_WEIGHT
 from tidemill.rewards.composite import Component, combine, compute_reward
 from tidemill.rewards.metrics_file import parse_metrics
 
@@ -15,7 +16,7 @@ VETOING = st.lists(
     st.builds(
         Component,
         st.floats(0, 1),
-        st.floats(0, 1e6),
+        st.just(0.0) | st.floats(LEAST_WEIGHT, 1e6),
         st.none() | st.floats(0, 1),
     ),
     min_size=1,

@@ -18,6 +18,7 @@ def text_of(more: str = "", text: str = "Is it kind?") -> str:
         (METRIC + '[judges.helpful]\nmodel = "m"\n[judges.helpful.items]', "at least 1 item"),
         (text_of("votes = 0"), "greater than or equal to 1"),
         (text_of("votes = 3"), "3 votes at temperature 0 are one vote"),
+        (text_of("weight = 1e-9"), "a weight is 0 or at least 1e-06, got 1e-09"),
         (text_of("url = 'http://x'"), "judges.helpful.url"),
         (text_of("aggregation = 'most'"), "'median' or 'mean'"),
         (text_of() + "weight = 0", "no item has a weight"),

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidemill.contracts.events import Comment, Demonstration, Edit, FeedbackValue
@@ -180,6 +180,7 @@ def test_every_sign_pattern_in_every_order_is_aggregated_as_defined(how: Aggrega
         assert aggregate(signs, how) == DEFINITIONS[how](signs), signs
 
 
+@settings(deadline=None)
 @given(st.data(), st.sampled_from(SIGNS), st.sampled_from(list(Aggregation)))
 def test_magnitudes_of_any_signs_are_aggregated_as_defined(
     data: st.DataObject, signs: tuple[float, ...], how: Aggregation
