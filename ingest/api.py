@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from ingest.api_document import build_document
 from ingest.api_errors import MEDIA_TYPE, ProblemError
+from ingest.api_otlp import Evaluations
 from ingest.api_parts import Api
 from ingest.api_reading import Reading
 from ingest.api_subjects import Subjects
@@ -30,6 +31,7 @@ def build_app(api: Api) -> Front:
         "/v1/feedback:batch": writing.post_feedback_batch,
         "/v1/interactions": writing.post_interaction,
         "/v1/interactions:batch": writing.post_interaction_batch,
+        "/v1/logs": Evaluations(api).post_logs,
     }
     return Front(_build_routes(api, posts), posts, _answer_error)
 

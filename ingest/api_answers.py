@@ -71,6 +71,19 @@ class InteractionItems(BaseModel):
     items: list[InteractionItem]
 
 
+class PartialSuccess(BaseModel):
+    """How many records were refused for good, and why."""
+
+    rejectedLogRecords: str
+    errorMessage: str
+
+
+class EvaluationsAnswer(BaseModel):
+    """All other records are in the log (`ExportLogsServiceResponse` of OTLP)."""
+
+    partialSuccess: PartialSuccess | None = None
+
+
 class DeadLetterView(BaseModel):
     """Why a record with this id could not be used."""
 

@@ -25,6 +25,7 @@ _REFUSALS = {
     404: "unknown to this tenant",
     409: "the id is known with another body, or the key's first request is still under way",
     413: "too large",
+    415: "neither JSON nor JSON packed with gzip",
     422: "not valid; `field` and `detail` say why",
     429: "too much at once, or over a limit; come again after `Retry-After`",
     503: "cannot be stored or told now; come again after `Retry-After`",
@@ -38,6 +39,7 @@ _MODELS: tuple[type[BaseModel], ...] = (
     answers.Problem,
     answers.FeedbackAnswer,
     answers.FeedbackItems,
+    answers.EvaluationsAnswer,
     answers.FeedbackView,
     answers.InteractionAnswer,
     answers.InteractionItems,
@@ -62,7 +64,9 @@ def build_document(version: str) -> Json:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Tidemill feedback API", "version": version},
-        "paths": _writing() | _reading() | _figures() | _erasing() | _process(),
+        "paths": (
+            _writing() | _evaluating() | _reading() | _figures() | _erasing() | _process()
+        ),
         "components": {"schemas": definitions["$defs"], "securitySchemes": {"key": bearer}},
     }
 
@@ -119,6 +123,28 @@ def _writing() -> Json:
             )
             | {"requestBody": _batch("interactions", InteractionBody, examples.INTERACTION)}
         },
+    }
+
+
+def _evaluating() -> Json:
+    # Its form is that of OTLP, where unknown fields are allowed everywhere.
+    content = {"schema": {"type": "object"}, "example": examples.EVALUATIONS}
+    return {
+        "/v1/logs": {
+            "post": _operation(
+                "Take evaluations from an OpenTelemetry exporter (OTLP over HTTP, JSON)",
+                Scope.FEEDBACK_WRITE,
+                {
+                    200: _ok(
+                        "taken, but for those that are counted",
+                        answers.EvaluationsAnswer,
+                        examples.EVALUATIONS_ANSWER,
+                    )
+                },
+                (413, 415, 422, 429, *_OF_ALL),
+            )
+            | {"requestBody": {"required": True, "content": {"application/json": content}}}
+        }
     }
 
 

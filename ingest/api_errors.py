@@ -17,6 +17,7 @@ _TITLES = {
     405: "method not allowed",
     409: "conflict",
     413: "too large",
+    415: "another form is needed",
     422: "invalid",
     429: "too many at once",
     500: "failed here",

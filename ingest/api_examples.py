@@ -99,6 +99,42 @@ ERASURE: Json = {
     "requested_at": _TIME,
     "finished_at": None,
 }
+EVALUATIONS: Json = {
+    "resourceLogs": [
+        {
+            "scopeLogs": [
+                {
+                    "logRecords": [
+                        {
+                            "timeUnixNano": "1796126400000000000",
+                            "eventName": "gen_ai.evaluation.result",
+                            "attributes": [
+                                {
+                                    "key": "gen_ai.evaluation.name",
+                                    "value": {"stringValue": "accepted"},
+                                },
+                                {
+                                    "key": "gen_ai.evaluation.score.value",
+                                    "value": {"doubleValue": 1.0},
+                                },
+                                {
+                                    "key": "gen_ai.response.id",
+                                    "value": {"stringValue": INTERACTION_ID},
+                                },
+                            ],
+                        }
+                    ]
+                }
+            ]
+        }
+    ]
+}
+EVALUATIONS_ANSWER: Json = {
+    "partialSuccess": {
+        "rejectedLogRecords": "1",
+        "errorMessage": "1 x the event is 'http.request', not gen_ai.evaluation.result",
+    }
+}
 PROBLEMS: dict[int, Json] = {
     401: {"title": "no valid key", "detail": "this key is unknown or revoked"},
     403: {"title": "not allowed", "detail": "this key lacks the scope read"},
@@ -109,6 +145,10 @@ PROBLEMS: dict[int, Json] = {
         "feedback_id": "order-7:thumb",
     },
     413: {"title": "too large", "detail": "the body has more than 262144 bytes"},
+    415: {
+        "title": "another form is needed",
+        "detail": "the content type is no application/json; this route reads OTLP in JSON alone",
+    },
     422: {"title": "invalid", "detail": "metric: Field required", "field": "metric"},
     429: {"title": "too many at once", "detail": "4096 records are on their way; try again"},
     503: {

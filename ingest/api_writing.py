@@ -51,7 +51,7 @@ class Writing:
         """Take one feedback: 202 accepted, 200 duplicate, 409 conflict, 422, 503."""
         caller = await self.api.caller(request, Scope.FEEDBACK_WRITE)
         self.api.quotas.charge_key(caller, 1)
-        raw = await _read_body(request, self.api.settings.max_body_bytes)
+        raw = await read_body(request, self.api.settings.max_body_bytes)
         body = _parse(FeedbackBody, raw)
         with self._identity(request, caller) as stand_in_id:
             record = self._record(body, caller, stand_in_id)
@@ -81,7 +81,7 @@ class Writing:
         """Take one interaction that the product served itself."""
         caller = await self.api.caller(request, Scope.INTERACTIONS_WRITE)
         self.api.quotas.charge_key(caller, 1)
-        raw = await _read_body(request, self.api.settings.max_body_bytes)
+        raw = await read_body(request, self.api.settings.max_body_bytes)
         body = _parse(InteractionBody, raw)
         try:
             event = self._interaction(body, caller)
@@ -139,7 +139,7 @@ class Writing:
             )
 
     async def _read_batch(self, request: Request, field: str, caller: ApiKey) -> list[Any]:
-        raw = await _read_body(request, self.api.settings.max_batch_bytes)
+        raw = await read_body(request, self.api.settings.max_batch_bytes)
         items = read_items(
             raw,
             field=field,
@@ -150,7 +150,12 @@ class Writing:
         return items
 
 
-async def _read_body(request: Request, limit: int) -> bytes:
+async def read_body(request: Request, limit: int) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        ProblemError: 413, it has more bytes than the limit.
+    """
     declared = request.headers.get("content-length", "")
     # What is no short number is counted as it comes.
     if _LENGTH.fullmatch(declared) and int(declared) > limit:

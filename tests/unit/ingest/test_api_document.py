@@ -91,7 +91,10 @@ def test_the_examples_of_bodies_are_accepted(client: Client, path: str) -> None:
         example = content["example"]
         raw = example.encode() if isinstance(example, str) else json.dumps(example).encode()
         answer = client.post(raw, path, headers={"content-type": media_type})
-        assert answer.status_code in (202, 207)
+        assert answer.status_code in (200, 202, 207)
+        if path == "/v1/logs":
+            assert answer.json() == {}
+            continue
         for one in answer.json().get("items", [answer.json()]):
             assert one["status"] in ("accepted", "duplicate")
 

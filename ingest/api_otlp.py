@@ -1,0 +1,105 @@
+"""The route that takes evaluations from OpenTelemetry exporters (OTLP over HTTP, JSON)."""
+
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+
+from ingest.acceptor import Outcome, Status
+from ingest.api_errors import ProblemError
+from ingest.api_parts import Api
+from ingest.api_writing import read_body
+from ingest.feedback_records import FeedbackRecord, build_record
+from ingest.otlp import UnusableRecordError, feedback_of, read_export
+from tidemill.storage.keys import ApiKey, Scope
+
+_TAKEN = (Status.ACCEPTED, Status.DUPLICATE)
+_REASONS_TOLD = 5
+_WANTED = (
+    "this route reads OTLP in JSON alone: set OTEL_EXPORTER_OTLP_LOGS_PROTOCOL=http/json, or let a "
+    "collector's otlphttp exporter send with `encoding: json`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluations:
+    """One route with the scope `feedback:write`."""
+
+    api: Api
+
+    async def post_logs(self, request: Request) -> Response:
+        """Take evaluations: 200, with the number of those that were refused; 503, send again."""
+        caller = await self.api.caller(request, Scope.FEEDBACK_WRITE)
+        _require_json(request.headers.get("content-type", ""))
+        limit = self.api.settings.max_batch_bytes
+        raw = await read_body(request, limit)
+        records = read_export(_unpacked(raw, request.headers.get("content-encoding", ""), limit))
+        if len(records) > self.api.settings.max_batch_items:
+            most = self.api.settings.max_batch_items
+            raise ProblemError(413, f"{len(records)} records in one request; at most {most}")
+        self.api.quotas.charge_key(caller, len(records))
+        good, reasons = self._sort(records, caller)
+        outcomes = await self.api.acceptor.take_feedback(good)
+        return _answer(outcomes, reasons)
+
+    def _sort(
+        self, records: Sequence[Any], caller: ApiKey
+    ) -> tuple[list[FeedbackRecord], list[str]]:
+        good: list[FeedbackRecord] = []
+        reasons: list[str] = []
+        for record in records:
+            try:
+                body = feedback_of(record, self.api.acceptor.metrics.metrics)
+            except UnusableRecordError as error:
+                reasons.append(str(error))
+                continue
+            good.append(
+                build_record(
+                    body,
+                    tenant=caller.tenant,
+                    hasher=self.api.hasher,
+                    received_at=self.api.acceptor.now(),
+                )
+            )
+        return good, reasons
+
+
+def _answer(outcomes: Sequence[Outcome], reasons: list[str]) -> Response:
+    if any(one.status is Status.RETRY for one in outcomes):
+        # What is stored already is known by its id when it comes again.
+        raise ProblemError(503, "the log cannot store now; send the same records again")
+    reasons = reasons + [one.reason or one.status for one in outcomes if one.status not in _TAKEN]
+    if not reasons:
+        return JSONResponse({})
+    counted = Counter(reasons).most_common(_REASONS_TOLD)
+    told = "; ".join(f"{number} x {reason}" for reason, number in counted)
+    # JSON of protobuf writes 64-bit integers as text.
+    refused = {"rejectedLogRecords": str(len(reasons)), "errorMessage": told}
+    return JSONResponse({"partialSuccess": refused})
+
+
+def _require_json(content_type: str) -> None:
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise ProblemError(415, f"the content type is no application/json; {_WANTED}")
+
+
+def _unpacked(raw: bytes, encoding: str, limit: int) -> bytes:
+    if encoding.strip().lower() in ("", "identity"):
+        return raw
+    if encoding.strip().lower() != "gzip":
+        raise ProblemError(415, "a body may be packed with gzip, or not at all")
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        body = unpacker.decompress(raw, limit + 1)
+    except zlib.error as error:
+        raise ProblemError(422, "the body is no gzip, although its header says so") from error
+    if len(body) > limit:
+        raise ProblemError(413, f"the body has more than {limit} bytes when it is unpacked")
+    if not unpacker.eof:
+        raise ProblemError(422, "the body ends in the middle of its gzip")
+    return body
