@@ -64,9 +64,7 @@ def build_document(version: str) -> Json:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Tidemill feedback API", "version": version},
-        "paths": (
-            _writing() | _evaluating() | _reading() | _figures() | _erasing() | _process()
-        ),
+        "paths": (_writing() | _evaluating() | _reading() | _figures() | _erasing() | _process()),
         "components": {"schemas": definitions["$defs"], "securitySchemes": {"key": bearer}},
     }
 

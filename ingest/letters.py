@@ -26,8 +26,8 @@ from tidemill.storage.feedback import fetch_known_digests
 from tidemill.storage.interactions import fetch_known_documents, fetch_served_at
 from tidemill.storage.tables import DeadLetterRow
 
-APPEND_TIMEOUT_S = 30.0
-"""An operator waits longer for the log than a user would."""
+APPEND_TIMEOUT_S = 20.0
+"""An operator waits longer for the log than a user would, and less than a transaction may last."""
 
 
 class Ending(StrEnum):

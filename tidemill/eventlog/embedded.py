@@ -183,8 +183,9 @@ class EmbeddedLog:
     def retain(self, topic: str, committed: Mapping[int, int], *, now: datetime) -> int:
         """Remove the oldest records of a topic that are past the declared retention.
 
-        In small groups with pauses between them, so that appending goes on; a call ends after
-        a tenth of a second, whatever is left.
+        In small groups with pauses between them, so that appending goes on; then the free space
+        goes back to the disk, in small steps too. A call ends after a tenth of a second, whatever
+        is left.
 
         Raises:
             EventLogError: the topic does not exist.
@@ -195,7 +196,8 @@ class EmbeddedLog:
         while time.monotonic() < deadline:
             with self._lock:
                 number = self._remove_some(self._file(topic), committed, now)
-            if number == 0:
+                given_back = 0 if number else self._file(topic).give_back()
+            if number == given_back == 0:
                 break
             removed += number
             time.sleep(_RETAIN_PAUSE_S)

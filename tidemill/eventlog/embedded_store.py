@@ -1,7 +1,6 @@
 """One topic of the embedded log: a SQLite file with its records and the ends of its partitions.
 
 WAL with `synchronous=FULL`: a commit returns after its bytes are on the disk (one fdatasync).
-Knows nothing of threads, futures or groups.
 """
 
 import fcntl
@@ -26,7 +25,11 @@ _PARTITION_BITS = 40
 
 _MAX_REMOVED = 500
 _MAX_REMOVED_BYTES = 4 << 20
+_GIVEN_BACK_PAGES = 256
 """At most so much goes at once, for the sake of those that wait for the lock."""
+
+SPARE_BYTES = 4 << 20
+"""Free space that a file keeps, so that it does not shrink and grow all the time."""
 
 _SCHEMA = """
 CREATE TABLE partitions (
@@ -62,6 +65,8 @@ def create_topic(folder: Path, topic: str, num_partitions: int) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(aside, isolation_level=None)) as connection:
+            # Before the first table: a file cannot learn later to give its free pages back.
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.executescript(_SCHEMA)
             connection.executemany(
@@ -171,7 +176,7 @@ class TopicFile:
     ) -> int:
         """Remove a small group of the oldest records, all or none; return how many.
 
-        Small, so that whoever appends waits for milliseconds; the freed space is used again.
+        Small, so that whoever appends waits for milliseconds.
 
         Args:
             committed: for each partition the first offset that must stay; others stay whole.
@@ -203,21 +208,38 @@ class TopicFile:
             ) from error
         return removed
 
+    def give_back(self, *, spare_bytes: int = SPARE_BYTES) -> int:
+        """Give a little free space back to the disk (at the next checkpoint); return the bytes.
+
+        Raises:
+            EventLogUnavailableError: nothing was given back.
+        """
+        size = self._pragma("page_size")
+        spare_pages = self._pragma("freelist_count") - spare_bytes // size
+        number = min(spare_pages, _GIVEN_BACK_PAGES)
+        if number <= 0:
+            return 0
+        before = self._pragma("page_count")
+        try:
+            with self._exclusive():
+                # This method alone asks for all rows without columns: each moves one page.
+                self._connection.executescript(f"PRAGMA incremental_vacuum({number})")
+        except sqlite3.Error as error:
+            raise EventLogUnavailableError(f"cannot shrink {self._path}: {error}") from error
+        return max(0, before - self._pragma("page_count")) * size
+
     def used_bytes(self) -> int:
         """Return how much of the file is in use; what was removed leaves free pages in it.
 
         Raises:
             EventLogUnavailableError: the file cannot be read.
         """
-        names = ("page_count", "freelist_count", "page_size")
-        pages, free, size = (self._select(f"PRAGMA {name}", ())[0][0] for name in names)
-        used: int = (pages - free) * size
-        return used
+        used_pages = self._pragma("page_count") - self._pragma("freelist_count")
+        return used_pages * self._pragma("page_size")
 
     def version(self) -> int:
         """Return a number that changes when another connection has committed; cheap."""
-        number: int = self._select("PRAGMA data_version", ())[0][0]
-        return number
+        return self._pragma("data_version")
 
     def close(self) -> None:
         """Close; the last one to close moves the WAL into the database."""
@@ -278,6 +300,10 @@ class TopicFile:
             if size >= max_bytes:
                 break
         return ends
+
+    def _pragma(self, name: str) -> int:
+        number: int = self._select(f"PRAGMA {name}", ())[0][0]
+        return number
 
     def _select(self, statement: str, values: tuple[int, ...]) -> list[tuple[Any, ...]]:
         try:

@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tidemill.eventlog import embedded_store
 from tidemill.eventlog.embedded import EmbeddedLog
 from tidemill.eventlog.spool import Spool
 from tidemill.settings import EmbeddedLogSettings
@@ -40,7 +41,11 @@ def append_to_spool(folder: Path, name: str, count: int) -> None:
 
 
 def remove_old(folder: Path, count: int) -> None:
-    """Remove whatever but the last 20 records of each partition, again and again."""
+    """Remove whatever but the last 20 records of each partition, again and again; shrink the file.
+
+    Nothing is kept in reserve, so that a kill also meets pages on the move.
+    """
+    embedded_store.TopicFile.give_back.__kwdefaults__["spare_bytes"] = 0
     log = EmbeddedLog(folder, EmbeddedLogSettings(retention_s=0.001))
     for _ in range(count):
         committed = {number: held.end - 20 for number, held in log.bounds(TOPIC).items()}
