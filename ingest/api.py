@@ -31,7 +31,7 @@ def build_app(api: Api) -> Front:
         "/v1/feedback:batch": writing.post_feedback_batch,
         "/v1/interactions": writing.post_interaction,
         "/v1/interactions:batch": writing.post_interaction_batch,
-        "/v1/logs": Evaluations(api).post_logs,
+        "/v1/logs": Evaluations(api, writing).post_logs,
     }
     return Front(_build_routes(api, posts), posts, _answer_error)
 

@@ -12,8 +12,8 @@ from fastapi.responses import JSONResponse, Response
 from ingest.acceptor import Outcome, Status
 from ingest.api_errors import ProblemError
 from ingest.api_parts import Api
-from ingest.api_writing import read_body
-from ingest.feedback_records import FeedbackRecord, build_record
+from ingest.api_writing import Writing, read_body
+from ingest.feedback_records import FeedbackRecord
 from ingest.otlp import UnusableRecordError, feedback_of, read_export
 from tidemill.storage.keys import ApiKey, Scope
 
@@ -30,6 +30,7 @@ class Evaluations:
     """One route with the scope `feedback:write`."""
 
     api: Api
+    writing: Writing
 
     async def post_logs(self, request: Request) -> Response:
         """Take evaluations: 200, with the number of those that were refused; 503, send again."""
@@ -54,17 +55,9 @@ class Evaluations:
         for record in records:
             try:
                 body = feedback_of(record, self.api.acceptor.metrics.metrics)
-            except UnusableRecordError as error:
+                good.append(self.writing.record(body, caller))
+            except (UnusableRecordError, ProblemError) as error:
                 reasons.append(str(error))
-                continue
-            good.append(
-                build_record(
-                    body,
-                    tenant=caller.tenant,
-                    hasher=self.api.hasher,
-                    received_at=self.api.acceptor.now(),
-                )
-            )
         return good, reasons
 
 

@@ -54,7 +54,7 @@ class Writing:
         raw = await read_body(request, self.api.settings.max_body_bytes)
         body = _parse(FeedbackBody, raw)
         with self._identity(request, caller) as stand_in_id:
-            record = self._record(body, caller, stand_in_id)
+            record = self.record(body, caller, stand_in_id)
             self.api.quotas.charge_rater(record)
             (outcome,) = await self.api.acceptor.take_feedback([record])
         ids: dict[str, str | None] = {"feedback_id": record.feedback_id}
@@ -70,7 +70,7 @@ class Writing:
 
             def read(index: int, item: Any) -> FeedbackRecord:
                 stand_in_id = None if identity is None else f"{identity}.{index}"
-                record = self._record(_validate(FeedbackBody, item), caller, stand_in_id)
+                record = self.record(_validate(FeedbackBody, item), caller, stand_in_id)
                 self.api.quotas.charge_rater(record)
                 return record
 
@@ -104,9 +104,14 @@ class Writing:
     def _identity(self, request: Request, caller: ApiKey) -> AbstractContextManager[str | None]:
         return self.api.idempotency.hold(request.headers.get(HEADER), caller)
 
-    def _record(
-        self, body: FeedbackBody, caller: ApiKey, stand_in_id: str | None
+    def record(
+        self, body: FeedbackBody, caller: ApiKey, stand_in_id: str | None = None
     ) -> FeedbackRecord:
+        """Return what the log gets of a feedback; the stand-in is its id where it gives none.
+
+        Raises:
+            ProblemError: 422, its time lies too far ahead.
+        """
         now = self.api.acceptor.now()
         if body.at is not None:
             self._check_time("at", body.at, now)

@@ -89,6 +89,12 @@ def test_a_value_out_of_range_is_refused_as_everywhere(client: Client) -> None:
     assert told["errorMessage"] == "1 x stars: 9.0 lies outside 1.0 to 5.0"
 
 
+def test_a_time_far_ahead_is_refused_as_everywhere(client: Client) -> None:
+    told = send(client, export(record(10**18))).json()["partialSuccess"]
+    assert told["rejectedLogRecords"] == "1"
+    assert "ahead of this clock" in told["errorMessage"]
+
+
 def test_without_the_log_nothing_is_answered_as_taken(client: Client) -> None:
     appends = client.server.acceptor.appends
     sink, appends.sink = appends.sink, None
