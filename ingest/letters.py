@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from ingest.decoding import Unusable, decode_feedback, decode_interaction
+from ingest.joining import FeedbackState
 from tidemill.contracts.codec import decode
 from tidemill.contracts.events import (
     INTERACTIONS,
@@ -22,7 +23,7 @@ from tidemill.eventlog.base import EventSink, Position, Record
 from tidemill.rewards.metrics import MetricsFile
 from tidemill.storage.database import Database, Session
 from tidemill.storage.dead_letters import LetterPlace, LetterState, fetch_dead_letter
-from tidemill.storage.feedback import fetch_known_digests
+from tidemill.storage.feedback import fetch_feedback, fetch_known_digests
 from tidemill.storage.interactions import fetch_known_documents, fetch_served_at
 from tidemill.storage.tables import DeadLetterRow
 
@@ -82,6 +83,8 @@ class Clerk:
     def drop(self, place: LetterPlace, *, reason: str, now: datetime) -> Handled:
         """Close a dead letter for good; it stays where it is and counts as a dead letter.
 
+        One whose record came again and counts is refused, or it would count twice.
+
         Raises:
             StorageError: the database refused; nothing changed.
         """
@@ -89,6 +92,9 @@ class Clerk:
             row = fetch_dead_letter(session, place, for_update=True)
             if row is None or row.state != LetterState.OPEN.value:
                 return Handled(place, Ending.REFUSED, _not_open(row))
+            if _counts_elsewhere(session, row):
+                detail = "its record came again and counts; replay it, which closes it"
+                return Handled(place, Ending.REFUSED, detail)
             self._close(row, LetterState.DROPPED, reason, now)
         return Handled(place, Ending.DROPPED, reason)
 
@@ -145,6 +151,22 @@ def _interaction_flaw(session: Session, record: Record) -> Unusable | None:
     known = fetch_known_documents(session, {event.interaction_id})
     stored = known.get(event.interaction_id)
     return _CONFLICT if stored is not None and stored != record.value else None
+
+
+def _counts_elsewhere(session: Session, row: DeadLetterRow) -> bool:
+    """Tell whether the same record lives: an operator was stopped before he could mark this one."""
+    if row.tenant is None or row.record_id is None:
+        return False
+    if row.topic == INTERACTIONS:
+        known = fetch_known_documents(session, {row.record_id})
+        return known.get(row.record_id) == row.payload
+    stored = fetch_feedback(session, tenant=row.tenant, feedback_id=row.record_id)
+    if stored is None or stored.state == FeedbackState.DEAD_LETTERED.value:
+        return False
+    try:
+        return decode(FeedbackReceived, row.payload).body_digest == stored.body_digest
+    except ContractError:
+        return False
 
 
 def _not_open(row: DeadLetterRow | None) -> str:

@@ -14,8 +14,8 @@ from ingest.member import Member
 from ingest.settings import IngestSettings
 from tests.factories import make_feedback, make_interaction
 from tests.ingest_rig import METRICS, Rig, seconds
-from tidemill.contracts.codec import encode
-from tidemill.contracts.events import FEEDBACK, INTERACTIONS
+from tidemill.contracts.codec import decode, encode
+from tidemill.contracts.events import FEEDBACK, INTERACTIONS, FeedbackReceived
 from tidemill.eventlog.embedded import EmbeddedLog
 from tidemill.ledger import take_ledger
 from tidemill.rewards.metrics_file import parse_metrics
@@ -94,6 +94,25 @@ def test_of_a_replay_and_a_drop_one_is_done(rig: Rig) -> None:
     assert taken.problems == []
     joined, still_dead = taken.feedback["joined"], taken.letters["dropped"]
     assert joined + still_dead == 1
+
+
+def test_what_counts_already_is_not_dropped_but_closed_by_a_replay(rig: Rig) -> None:
+    place = place_of_the_letter(rig.database)
+    clerk = Clerk(database=rig.database, metrics=rig.worker.metrics, actor="op")
+    with rig.database.reading() as session:
+        (row,) = find_dead_letters(session, LetterQuery())
+    # As an operator leaves it who is killed between the append and the mark.
+    rig.log.put(decode(FeedbackReceived, row.payload), seconds(8))
+    rig.read()
+    assert rig.state_of("k") == "joined"
+    refused = clerk.drop(place, reason="noise", now=seconds(9))
+    assert refused.ending is Ending.REFUSED
+    assert "counts" in refused.detail
+    assert clerk.replay(place, rig.log.sink(), now=seconds(9)).ending is Ending.REPLAYED
+    rig.read()
+    taken = take_ledger(rig.database, rig.log)
+    assert taken.problems == []
+    assert (taken.feedback["joined"], taken.letters["replayed"], taken.letters["open"]) == (1, 1, 0)
 
 
 def test_a_letter_outlives_its_record_in_the_log(any_database: Database, tmp_path: Path) -> None:
