@@ -1,12 +1,13 @@
 """A worker that stands still beyond its session: others go on, it is fenced, it comes back."""
 
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from ingest.settings import IngestSettings
 from tests.factories import make_feedback, make_interaction
@@ -62,6 +63,20 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
+def pause(made: Installation, process: subprocess.Popen[bytes]) -> None:
+    """Stop a worker, though not in the middle of a message: there no limit of PostgreSQL holds."""
+    halves = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND wait_event = :event"
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        # What was sent by then has been worked off.
+        time.sleep(0.3)
+        with made.database.reading() as session:
+            if session.scalar(text(halves), {"event": "ClientRead"}) == 0:
+                return
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.01)
+
+
 def append(log: EventLog, count: int) -> set[str]:
     """Append interactions with one feedback each; return the ids of the feedback."""
     sink = log.sink()
@@ -84,7 +99,7 @@ def test_a_paused_worker_is_fenced_and_comes_back(made: Installation) -> None:
         paused = made.start("worker")
         sent = append(log, 500)
         until(lambda: made.num_processed() >= 100, "the first worker reads")
-        paused.send_signal(signal.SIGSTOP)
+        pause(made, paused)
         other = made.start("worker")
         until(lambda: made.num_processed() == 1000, "the second worker takes over")
         paused.send_signal(signal.SIGCONT)
