@@ -29,6 +29,7 @@ from tidemill.storage.feedback import (
 from tidemill.storage.interactions import (
     ClosedAs,
     fetch_closable,
+    fetch_open,
     fetch_partitions_due,
     mark_closed,
 )
@@ -71,6 +72,21 @@ class Closer:
             rows = fetch_closable(
                 session, partitions=cutoffs, limit=self.limit, is_judged=self._is_judged
             )
+            if rows:
+                self._close(session, rows)
+            return len(rows)
+
+    def close_ended(self, interaction_ids: Collection[str]) -> int:
+        """Close interactions that an answer has closed, at once; return how many were open still.
+
+        Whatever lies before that answer in its partition was read with it, so that nothing is
+        waited for. What is missed here closes when its windows are over, and ends the same.
+
+        Raises:
+            FencedError: another worker closed one of them; nothing was written.
+        """
+        with self.database.transaction() as session:
+            rows = fetch_open(session, interaction_ids, is_judged=self._is_judged)
             if rows:
                 self._close(session, rows)
             return len(rows)

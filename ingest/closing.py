@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from tidemill.contracts.events import FinishReason, InteractionServed
+from tidemill.contracts.events import InteractionServed
 from tidemill.contracts.experience import Experience, Origin, Outcome
 from tidemill.rewards.composite import Reward, compute_reward
 from tidemill.rewards.metrics import MetricsFile
@@ -33,7 +33,7 @@ class ExcludedReason(StrEnum):
 
     NO_CONSENT = "no_consent"
     INCOMPLETE = "incomplete"
-    """Aborted, or without token ids."""
+    """Without token ids."""
     SILENT = "silent"
     """A needed metric has no answer and no default."""
     VERIFIER_FAILED = "verifier_failed"
@@ -54,8 +54,6 @@ def exclusion(event: InteractionServed) -> ExcludedReason | None:
     """Return why nobody may learn from an interaction, whatever is said of it."""
     if not event.consent_train:
         return ExcludedReason.NO_CONSENT
-    if event.finish_reason is FinishReason.ABORTED:
-        return ExcludedReason.INCOMPLETE
     if not event.prompt_ids or not event.completion_ids:
         return ExcludedReason.INCOMPLETE
     return None

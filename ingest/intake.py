@@ -128,6 +128,7 @@ class Intake:
             target = (new.event.tenant, new.event.target_id)
             claims.setdefault(target, []).append(claim_of_new(new))
         lives = self._settle(session, claims, served_at, arrived)
+        sifted.ended |= {life.claim.target_id for life in lives.values() if self._closes(life)}
         _forget_repeats(session, sifted, lives)
         sifted.feedback[:] = [as_lived(new, lives[key_of(new)]) for new in sifted.feedback]
         insert_feedback(session, sifted.feedback)
@@ -137,6 +138,10 @@ class Intake:
         fresh = {key_of(new) for new in sifted.feedback}
         arrived_lives = [life for key, life in lives.items() if key in fresh or life.outlived]
         revise_closed(session, arrived_lives, served_at, self.metrics)
+
+    def _closes(self, life: Life) -> bool:
+        metric = self.metrics.metrics.get(life.claim.metric)
+        return metric is not None and metric.closes and life.state is FeedbackState.JOINED
 
     def _settle(
         self,

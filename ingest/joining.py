@@ -22,7 +22,7 @@ class FeedbackState(StrEnum):
     PENDING = "pending"
     """Its interaction has not come yet."""
     LATE = "late"
-    """Appended after the window; kept and counted."""
+    """Appended after the window, or after the answer that closed; kept and counted."""
     DEAD_LETTERED = "dead_lettered"
     ERASED = "erased"
 
@@ -63,12 +63,16 @@ def settle(
     """
     states: dict[tuple[str, str], FeedbackState] = {}
     newest: dict[tuple[str, str], Claim] = {}
+    is_closed = False
     for claim in sorted(claims, key=lambda c: (c.appended_at, c.partition, c.offset)):
         metric = metrics.metrics.get(claim.metric)
         if claim.state in FINAL or metric is None:
             states[claim.key] = claim.state
             continue
         state = _state(claim, served_at, metric)
+        if is_closed and state is FeedbackState.JOINED:
+            state = FeedbackState.LATE
+        is_closed |= state is FeedbackState.JOINED and metric.closes
         states[claim.key] = state
         if state is FeedbackState.JOINED and metric.has_one_vote and claim.rater is not None:
             earlier = newest.get((claim.metric, claim.rater))

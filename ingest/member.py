@@ -31,6 +31,8 @@ class Member:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     counters: dict[str, int] = field(default_factory=dict)
     _expected: dict[TopicPartition, int | None] = field(default_factory=dict, init=False)
+    _ended: set[str] = field(default_factory=set, init=False)
+    """Interactions that an answer has closed, to be closed in SQL too."""
     _source: EventSource = field(init=False)
     _intake: Intake = field(init=False)
     _closer: Closer = field(init=False)
@@ -77,20 +79,31 @@ class Member:
             self._source.rewind()
             raise
         self._expected |= moved
+        self._ended |= sifted.ended
         self.count("records", len(records))
         self.count("interactions", len(sifted.interactions))
         self.count("feedback", len(sifted.feedback))
         self.count("duplicates", len(sifted.duplicates))
         self.count("dead_letters", len(sifted.letters))
+        self._close_ended()
         return len(records)
 
     def close_once(self) -> int:
         """Close what is due and expire what waited too long; return how many were closed."""
+        self._close_ended()
         partitions = {place.partition for place in self._source.assignment()}
         closed = self._closer.close_due(partitions)
         self.count("closed", closed)
         self.count("expired", self._closer.expire_due(partitions))
         return closed
+
+    def _close_ended(self) -> None:
+        if not self._ended:
+            return
+        closed = self._closer.close_ended(self._ended)
+        # Only now: what failed is tried again.
+        self._ended = set()
+        self.count("closed", closed)
 
     def retain_once(self) -> int:
         """Let the log remove what is past its retention and stored by every group.

@@ -81,12 +81,14 @@ def _apart(
     """Return the votes that came in time, and the scored ones that came late, in log order."""
     in_time: list[Vote] = []
     late: list[Vote] = []
+    is_closed = False
     for vote in sorted(votes, key=lambda vote: vote.order):
         metric = metrics.metrics.get(vote.metric)
         if metric is None or not metric.is_scored:
             continue
         if is_in_window(vote, metric, served_at=closed.served_at):
-            in_time.append(vote)
+            (late if is_closed else in_time).append(vote)
+            is_closed |= metric.closes
         elif is_late(vote, metric, served_at=closed.served_at):
             late.append(vote)
     return in_time, late

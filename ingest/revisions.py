@@ -5,7 +5,7 @@ from datetime import datetime
 
 from pydantic import TypeAdapter
 
-from ingest.joining import FINAL, Claim
+from ingest.joining import FINAL, Claim, FeedbackState
 from ingest.revising import Closed, Place, Revision, revise
 from ingest.revival import Life
 from tidemill.contracts.codec import decode
@@ -68,7 +68,7 @@ def revise_closed(
     late = [
         life.claim
         for life in lives
-        if life.state not in FINAL and _is_late(life.claim, served_at, metrics)
+        if life.state not in FINAL and _is_late(life, served_at, metrics)
     ]
     for tenant in sorted({claim.tenant for claim in late}):
         _revise(session, tenant, [one for one in late if one.tenant == tenant], metrics)
@@ -108,11 +108,14 @@ def _revise(session: Session, tenant: str, late: Sequence[Claim], metrics: Metri
 
 
 def _is_late(
-    claim: Claim, served_at: Mapping[Target, Sequence[datetime]], metrics: MetricsFile
+    life: Life, served_at: Mapping[Target, Sequence[datetime]], metrics: MetricsFile
 ) -> bool:
+    claim = life.claim
     metric = metrics.metrics.get(claim.metric)
     if metric is None or not metric.is_scored:
         return False
+    if life.state is FeedbackState.LATE:
+        return True
     moments = served_at.get((claim.tenant, claim.target_id), ())
     return any(is_late(claim, metric, served_at=moment) for moment in moments)
 

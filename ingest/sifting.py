@@ -25,6 +25,8 @@ class Sifted:
     feedback: list[NewFeedback] = field(default_factory=list)
     duplicates: list[Duplicate] = field(default_factory=list)
     letters: list[NewDeadLetter] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
+    """Interactions that an answer has closed, before their windows are over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class Aggregation(StrEnum):
 ONE_VOTE = (Aggregation.LAST, Aggregation.MEAN, Aggregation.MAJORITY)
 """Here a rater's later value replaces the earlier one; elsewhere every value counts."""
 
-_OF_NUMBERS = {"weight", "default", "range", "veto_below", "aggregation", "optional"}
+_OF_NUMBERS = {"weight", "default", "range", "veto_below", "aggregation", "optional", "closes"}
 """Fields that mean nothing for a text."""
 
 
@@ -76,6 +76,8 @@ class Metric(Block):
     aggregation: Aggregation = Aggregation.LAST
     window_s: float = Field(gt=0, le=366 * 86_400)
     """The interaction stays open at least this long."""
+    closes: bool = False
+    """The first answer ends the interaction: whatever comes after it in the log is late."""
     default: bool | Finite | None = None
     """The value when nobody answered; None = silence is no answer."""
     optional: bool = False
@@ -119,6 +121,8 @@ class Metric(Block):
             raise ValueError(f"a {self.type} has no range, unless it is summed")
         if self.default is not None and self.optional:
             raise ValueError("give either `default` or `optional`, not both")
+        if self.closes and (self.level is Level.TRAJECTORY or not self.is_scored):
+            raise ValueError("only a scored metric of an interaction can have `closes`")
         self._check_default()
         return self
 
@@ -190,12 +194,26 @@ class MetricsFile(Block):
     @model_validator(mode="after")
     def _has_a_reward(self) -> Self:
         self._check_names()
+        self._check_closing()
         weights = [m.weight for m in self.metrics.values() if m.is_scored]
         weights += [v.weight for v in self.verifiers.values()]
         weights += [j.weight for j in self.judges.values()]
         if not sum(weights) > 0:
             raise ValueError("no metric, verifier or judge has a weight: there would be no reward")
         return self
+
+    def _check_closing(self) -> None:
+        closing = sorted(name for name, metric in self.metrics.items() if metric.closes)
+        slow = sorted(
+            name
+            for name, metric in self.metrics.items()
+            if metric.level is Level.TRAJECTORY and metric.is_scored
+        )
+        if closing and slow:
+            raise ValueError(
+                f"{closing[0]} closes interactions, and so nobody would wait for {slow[0]}, which"
+                " is declared for trajectories; take `closes` out"
+            )
 
     def _check_names(self) -> None:
         # Each is a component of the reward, by its name.

@@ -72,6 +72,8 @@ def votes_that_count(
         votes: whatever was said of the interaction, in any order.
         metrics: the declared metrics.
         served_at: append time of the interaction; a metric's window begins here.
+
+    After the first answer of a metric that closes, nothing counts any more.
     """
     chosen: dict[str, list[Vote]] = {}
     for vote in sorted(votes, key=lambda vote: vote.order):
@@ -80,4 +82,6 @@ def votes_that_count(
             continue
         if is_in_window(vote, metric, served_at=served_at):
             add_vote(chosen, vote, metric)
+            if metric.closes:
+                break
     return chosen

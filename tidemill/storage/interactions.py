@@ -135,6 +135,30 @@ def fetch_closable(
     return list(session.scalars(query))
 
 
+def fetch_open(
+    session: Session, interaction_ids: Collection[str], *, is_judged: bool = False
+) -> list[InteractionRow]:
+    """Return those of some interactions that are open, and lock them.
+
+    Args:
+        session: where to read.
+        interaction_ids: which.
+        is_judged: whether judges are declared; what waits for one is left out.
+    """
+    query = (
+        select(InteractionRow)
+        .where(
+            is_any(InteractionRow.interaction_id, interaction_ids),
+            InteractionRow.state == OPEN,
+            *_not_awaiting(is_judged),
+        )
+        .order_by(InteractionRow.interaction_id)
+        # As above.
+        .with_for_update()
+    )
+    return list(session.scalars(query))
+
+
 def fetch_partitions_due(session: Session, *, until: datetime, is_judged: bool = False) -> set[int]:
     """Return the partitions that hold an interaction that `fetch_closable` would return."""
     query = (

@@ -11,7 +11,6 @@ from tidemill.contracts.events import (
     INTERACTIONS,
     Comment,
     FeedbackReceived,
-    FinishReason,
     ToolCall,
 )
 from tidemill.contracts.experience import Outcome
@@ -211,7 +210,6 @@ def test_feedback_of_another_tenant_never_joins(rig: Rig) -> None:
     ("change", "reason"),
     [
         ({"consent_train": False}, "no_consent"),
-        ({"finish_reason": FinishReason.ABORTED}, "incomplete"),
         ({"completion_ids": ()}, "incomplete"),
         ({}, "silent"),
     ],

@@ -25,7 +25,7 @@ def end(event: InteractionServed, votes: list[Vote], **over: Any) -> Any:
     [
         ({}, None),
         ({"consent_train": False, "completion_ids": ()}, "no_consent"),
-        ({"finish_reason": FinishReason.ABORTED}, "incomplete"),
+        ({"finish_reason": FinishReason.ABORTED}, None),
         ({"prompt_ids": ()}, "incomplete"),
         ({"completion_ids": ()}, "incomplete"),
         ({"behaviour_logprobs": None}, None),
@@ -53,6 +53,13 @@ def test_an_answered_interaction_becomes_an_experience() -> None:
     assert experience.kept_mass == event.kept_mass
     assert experience.prompt_ids == event.prompt_ids
     assert experience.reward_spec_hash == SPEC.reward_spec_hash
+
+
+def test_an_aborted_interaction_is_scored_as_any_other() -> None:
+    event = make_interaction(finish_reason=FinishReason.ABORTED)
+    closing = end(event, [vote(1, False)])
+    assert (closing.state, closing.experience.reward) == ("rewarded", 0.0)
+    assert closing.experience.finish_reason == "aborted"
 
 
 def test_silence_takes_the_default_or_none() -> None:

@@ -3,6 +3,8 @@ import pytest
 from tidemill.errors import ConfigurationError
 from tidemill.rewards.metrics_file import parse_metrics
 
+NOTE = '[metrics.n]\ntype = "comment"\nwindow_s = 1\n'
+SOLVED = '[metrics.solved]\ntype = "bool"\nlevel = "trajectory"\nwindow_s = 1\n'
 ACCEPTED = '[metrics.accepted]\ntype = "bool"\nwindow_s = 10\n'
 
 
@@ -42,6 +44,23 @@ def test_a_metrics_file_that_cannot_be_is_refused_by_name(text: str, complaint: 
 def test_the_window_is_the_longest_one() -> None:
     text = ACCEPTED + '[metrics.note]\ntype = "comment"\nwindow_s = 25.5\n'
     assert parse_metrics(text).window_s == 25.5
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (ACCEPTED + "closes = true\n" + SOLVED, "nobody would wait for solved"),
+        (ACCEPTED + SOLVED + "closes = true\n", "only a scored metric of an interaction"),
+        (ACCEPTED + "weight = 0\ncloses = true\n", "only a scored metric of an interaction"),
+        (
+            ACCEPTED + '[metrics.n]\ntype = "comment"\nwindow_s = 1\ncloses = true',
+            "`closes` has no",
+        ),
+    ],
+)
+def test_what_closes_is_scored_and_waits_for_no_trajectory(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        parse_metrics(text)
 
 
 def test_a_comment_may_say_that_it_weighs_nothing() -> None:

@@ -45,6 +45,21 @@ def values(votes: list[Vote], metrics: MetricsFile = METRICS) -> dict[str, list[
     return {name: [one.value for one in found] for name, found in chosen.items()}
 
 
+def test_nothing_counts_after_the_answer_that_closes() -> None:
+    closing = METRICS.model_copy(
+        update={
+            "metrics": METRICS.metrics
+            | {"accepted": METRICS.metrics["accepted"].model_copy(update={"closes": True})}
+        }
+    )
+    votes = [vote(2, False), vote(1), vote(0, 3.0, metric="clicks"), vote(3, 4.0, metric="clicks")]
+    chosen = votes_that_count(votes, closing, served_at=NOW)
+    assert {name: [one.value for one in found] for name, found in chosen.items()} == {
+        "clicks": [3.0],
+        "accepted": [True],
+    }
+
+
 def test_a_rater_has_one_vote_and_it_is_the_last() -> None:
     assert values([vote(2, False), vote(1), vote(3, rater="s")]) == {"accepted": [False, True]}
 
