@@ -2,17 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from fastapi import Request
 
 from ingest.acceptor import Acceptor
 from ingest.callers import Callers
 from ingest.idempotency import Idempotency
+from ingest.patience import within
 from ingest.quotas import Quotas
 from ingest.settings import IngestSettings
 from tidemill.storage.database import Database
 from tidemill.storage.keys import ApiKey, Scope
 from tidemill.subjects import SubjectHasher
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,14 @@ class Api:
     database: Database
     missing: Callable[[], list[str]]
     """What keeps the process from being ready."""
+
+    async def ask(self, question: Callable[[], T]) -> T:
+        """Return what the database says.
+
+        Raises:
+            StorageError: it did not say it in time.
+        """
+        return await within(self.settings.read_timeout_s, question)
 
     async def caller(self, request: Request, scope: Scope) -> ApiKey:
         """Return who calls.

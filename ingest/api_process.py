@@ -69,9 +69,14 @@ class Server:
             known_feedback=Lookup(
                 self._known_feedback.fetch_digests,
                 size=size,
+                timeout_s=settings.look_up_timeout_s,
                 num_at_once=_ASKED_AT_ONCE if self._database.is_sqlite else 0,
             ),
-            known_interactions=Lookup(self._find_interactions, size=min(size, 1000)),
+            known_interactions=Lookup(
+                self._find_interactions,
+                size=min(size, 1000),
+                timeout_s=settings.look_up_timeout_s,
+            ),
         )
         hasher = SubjectHasher(load_or_create_secret(shared))
         self.api = Api(
@@ -81,6 +86,7 @@ class Server:
                 self._find_key,
                 open_to=None if settings.require_key else shared.tenant,
                 fresh_s=settings.key_cache_s,
+                timeout_s=settings.look_up_timeout_s,
             ),
             hasher=hasher,
             idempotency=Idempotency(hasher),

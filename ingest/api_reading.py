@@ -1,6 +1,5 @@
 """The routes that tell: the ledger, the declared metrics, the process itself."""
 
-import asyncio
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -28,7 +27,7 @@ class Reading:
             # No database is asked for a text that it might refuse.
             raise ProblemError(404, "no feedback has such an id")
         views = LedgerViews(self.api.database)
-        found = await asyncio.to_thread(views.feedback, caller.tenant, feedback_id)
+        found = await self.api.ask(lambda: views.feedback(caller.tenant, feedback_id))
         if found is None:
             recent = self.api.acceptor.known_feedback.recall((caller.tenant, feedback_id))
             if recent is None:
@@ -44,7 +43,7 @@ class Reading:
         if not is_interaction_id(interaction_id):
             raise ProblemError(404, "no interaction has such an id; it is <uuid>.<uuid>")
         views = LedgerViews(self.api.database)
-        found = await asyncio.to_thread(views.interaction, caller.tenant, interaction_id)
+        found = await self.api.ask(lambda: views.interaction(caller.tenant, interaction_id))
         if found is None:
             raise ProblemError(404, "no interaction with this id, or its record was not read yet")
         return JSONResponse(found)
@@ -59,7 +58,7 @@ class Reading:
         caller = await self.api.caller(request, Scope.READ)
         views, acceptor = LedgerViews(self.api.database), self.api.acceptor
         text = render_figures(
-            states=await asyncio.to_thread(views.states, caller.tenant),
+            states=await self.api.ask(lambda: views.states(caller.tenant)),
             answered={one.value: number for one, number in acceptor.num_answered.items()},
             in_flight=acceptor.in_flight,
         )

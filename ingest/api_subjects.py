@@ -1,6 +1,5 @@
 """The routes for people who want their records gone."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +33,7 @@ class Subjects:
             detail = f"give 1 to {_MAX_CHARACTERS} characters of UTF-8, percent-encoded, no NUL"
             raise ProblemError(422, detail, field="subject")
         subject = self.api.hasher.subject(caller.tenant, raw)
-        row = await asyncio.to_thread(self._queue, caller, subject)
+        row = await self.api.ask(lambda: self._queue(caller, subject))
         return JSONResponse(_view(row), 202)
 
     async def get_erasure(self, request: Request) -> Response:
@@ -43,7 +42,7 @@ class Subjects:
         request_id = request.path_params["request_id"]
         found = None
         if is_erasure_id(request_id):
-            found = await asyncio.to_thread(self._find, caller.tenant, request_id)
+            found = await self.api.ask(lambda: self._find(caller.tenant, request_id))
         if found is None:
             raise ProblemError(404, "no erasure has this request_id")
         return JSONResponse(_view(found))

@@ -1,13 +1,13 @@
 """Who calls: keys, their scopes, and a short memory of them."""
 
-import asyncio
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ingest.api_errors import ProblemError
+from ingest.patience import within
 from tidemill.errors import StorageError
 from tidemill.storage.keys import ApiKey, Scope
 
@@ -22,6 +22,9 @@ _STALE_S = 600.0
 class _Seen:
     key: ApiKey | None
     at: float
+    """When the database said so."""
+    asked_at: float
+    """When it was asked last."""
 
 
 class Callers:
@@ -33,6 +36,7 @@ class Callers:
         *,
         open_to: str | None = None,
         fresh_s: float = 5.0,
+        timeout_s: float = 0.5,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Remember keys.
@@ -41,11 +45,13 @@ class Callers:
             find: asks the database for a key's text.
             open_to: the tenant of everybody; None = a key is needed.
             fresh_s: how long an answer is not asked for again.
+            timeout_s: longest wait for the database.
             clock: seconds that never go back.
         """
         self._find = find
         self._open = None if open_to is None else ApiKey("", open_to, frozenset({Scope.ADMIN}))
         self._fresh_s = fresh_s
+        self._timeout_s = timeout_s
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
         self.num_rejected: Counter[str] = Counter()
@@ -75,16 +81,18 @@ class Callers:
     async def _look_up(self, text: str) -> ApiKey | None:
         seen = self._seen.get(text)
         moment = self._clock()
-        if seen is not None and moment - seen.at < self._fresh_s:
+        if seen is not None and moment - seen.asked_at < self._fresh_s:
             return seen.key
         try:
-            key = await asyncio.to_thread(self._find, text)
+            key = await within(self._timeout_s, lambda: self._find(text))
         except StorageError as error:
             if seen is not None and seen.key is not None and moment - seen.at < _STALE_S:
+                # The next try is not due at once: a database that hangs costs each its time.
+                self._seen[text] = replace(seen, asked_at=moment)
                 return seen.key
             _log.warning("cannot look up a key: %s", error)
             raise ProblemError(503, "keys cannot be checked now; try again") from error
         if len(self._seen) >= _MAX_REMEMBERED:
             self._seen.clear()
-        self._seen[text] = _Seen(key, moment)
+        self._seen[text] = _Seen(key, moment, moment)
         return key

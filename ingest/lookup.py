@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ingest.patience import within
 from tidemill.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Lookup(Generic[K, V]):
         *,
         size: int,
         num_at_once: int = 0,
+        timeout_s: float = 0.5,
     ) -> None:
         """Remember ids.
 
@@ -42,10 +44,13 @@ class Lookup(Generic[K, V]):
             size: how many of the newest known ids need no question.
             num_at_once: so few ids are asked for on the event loop itself, because that takes less
                 time than a thread's answer (SQLite); 0 = never.
+            timeout_s: what the database did not say by then is not known.
         """
         self._fetch = fetch
         self._size = size
         self._num_at_once = num_at_once
+        self._timeout_s = timeout_s
+        self._is_asking = False
         self._recent: OrderedDict[K, V] = OrderedDict()
         self._waiting: list[_Question[K, V]] = []
         self._runner: asyncio.Task[None] | None = None
@@ -94,12 +99,29 @@ class Lookup(Generic[K, V]):
             if len(keys) <= self._num_at_once:
                 found = self._ask(keys)
             else:
-                found = await asyncio.to_thread(self._ask, keys)
+                found = await self._ask_in_thread(keys)
         finally:
             for question in asked:
                 # Done already: its caller went away.
                 if not question.answer.done():
                     question.answer.set_result(found)
+
+    async def _ask_in_thread(self, keys: Collection[K]) -> Mapping[K, V]:
+        if self._is_asking:
+            # An earlier question was given up and still has no answer: nobody waits for this one.
+            return {}
+        self._is_asking = True
+        try:
+            return await within(self._timeout_s, lambda: self._ask_once(keys))
+        except StorageError as error:
+            _log.warning("cannot look up known ids: %s", error)
+            return {}
+
+    def _ask_once(self, keys: Collection[K]) -> Mapping[K, V]:
+        try:
+            return self._ask(keys)
+        finally:
+            self._is_asking = False
 
     def _ask(self, keys: Collection[K]) -> Mapping[K, V]:
         try:

@@ -70,6 +70,10 @@ class IngestSettings(Block):
     judge: JudgeSettings = JudgeSettings()
     append_timeout_s: float = Field(default=1.8, gt=0, le=60)
     """No acknowledgement of the log after this long: 503."""
+    look_up_timeout_s: float = Field(default=0.5, gt=0, le=10)
+    """Longest wait for the database before a feedback is taken: keys, and known ids."""
+    read_timeout_s: float = Field(default=5.0, gt=0, le=60)
+    """Longest wait for the database where a request asks for what it holds."""
     recent_ids: int = Field(default=100_000, ge=0)
     """Acknowledged ids that a process remembers, so that repeats are told at once."""
     count_every_s: float = Field(default=1.0, gt=0)

@@ -1,4 +1,5 @@
 import asyncio
+import threading
 
 import pytest
 
@@ -90,3 +91,30 @@ def test_rejections_are_counted_by_reason() -> None:
         keys.ask(header, Scope.READ)
     keys.ask("Bearer tdm_w")
     assert keys.callers.num_rejected == {"no_key": 2, "unknown_key": 2, "missing_scope": 1}
+
+
+def test_a_database_that_hangs_is_asked_again_only_after_a_while() -> None:
+    keys = Keys()
+    keys.ask("Bearer tdm_w")
+    gate = threading.Event()
+
+    def hang(text: str) -> ApiKey | None:
+        keys.num_queries += 1
+        gate.wait(10)
+        return keys.known.get(text)
+
+    async def ask() -> list[ApiKey]:
+        keys.callers = Callers(keys.find, timeout_s=0.02, clock=lambda: keys.seconds)
+        found = [await keys.callers.require("Bearer tdm_w", Scope.FEEDBACK_WRITE)]
+        keys.callers._find = hang
+        keys.seconds += 6
+        for _ in range(3):
+            found.append(await keys.callers.require("Bearer tdm_w", Scope.FEEDBACK_WRITE))
+        with pytest.raises(ProblemError) as caught:
+            await keys.callers.require("Bearer tdm_other", Scope.FEEDBACK_WRITE)
+        assert caught.value.status == 503
+        gate.set()
+        return found
+
+    assert asyncio.run(ask()) == [WRITER] * 4
+    assert keys.num_queries == 4

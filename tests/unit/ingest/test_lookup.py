@@ -73,3 +73,33 @@ def test_a_caller_that_goes_away_takes_no_answer_along() -> None:
         return await stays
 
     assert asyncio.run(two()) == {2: "v2"}
+
+
+def test_a_database_that_hangs_is_waited_for_once_and_not_for_long() -> None:
+    source = Source()
+    lookup: Lookup[int, str] = Lookup(source, size=0, timeout_s=0.05)
+    source.gate.clear()
+
+    async def ask() -> list[dict[int, str]]:
+        found = [await lookup.find([2]), await lookup.find([4])]
+        source.gate.set()
+        while lookup._is_asking:
+            await asyncio.sleep(0.001)
+        return [*found, await lookup.find([6])]
+
+    assert asyncio.run(ask()) == [{}, {}, {6: "v6"}]
+    # The second question found the first one still open, and was not asked.
+    assert source.queries == [{2}, {6}]
+
+
+def test_a_few_ids_may_be_asked_for_at_once() -> None:
+    source = Source()
+    lookup: Lookup[int, str] = Lookup(source, size=0, num_at_once=2)
+
+    async def many() -> list[dict[int, str]]:
+        return list(await asyncio.gather(*(lookup.find([key]) for key in (1, 2))))
+
+    assert asyncio.run(many()) == [{}, {2: "v2"}]
+    assert source.queries == [{1, 2}]
+    source.fails = True
+    assert asyncio.run(lookup.find([2])) == {}
