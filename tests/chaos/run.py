@@ -124,9 +124,12 @@ def _find_command_problems(cluster: Cluster, folder: Path) -> list[str]:
     # Into the other kind of database, for a cluster on PostgreSQL.
     fresh = f"sqlite:///{folder / 'again.db'}"
     problems = find_command_problems(settings, fresh)
+    if problems:
+        # There may be nothing to hold the rows against.
+        return problems
     replayed = Database(fresh)
     try:
-        return problems + find_replay_problems(cluster.database, replayed)
+        return find_replay_problems(cluster.database, replayed)
     finally:
         replayed.close()
 

@@ -81,19 +81,16 @@ def running_stack(name: str, folder: Path) -> Iterator[Stack]:
 
 def write_settings(stack: Stack, settings: IngestSettings, path: Path) -> None:
     """Write what the command line has to know of a run."""
-    shared = stack.shared.model_dump(mode="json", exclude_none=True)
-    ingest = settings.model_dump(mode="json", exclude_defaults=True)
-    tables = {name: part for name, part in shared.items() if isinstance(part, dict)}
-    lines = [_line(name, part) for name, part in shared.items() if name not in tables]
-    for name in ("log", "database", "tracking"):
-        lines += [f"[{name}]", *(_line(key, value) for key, value in tables[name].items())]
-    lines += ["[ingest]", *(_line(key, value) for key, value in ingest.items())]
-    path.write_text("\n".join(lines) + "\n")
+    blocks = stack.shared.model_dump(mode="json", exclude_none=True)
+    blocks["ingest"] = settings.model_dump(mode="json", exclude_defaults=True)
+    path.write_text("".join(f"{name} = {_toml(value)}\n" for name, value in blocks.items()))
 
 
-def _line(name: str, value: object) -> str:
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {_toml(one)}" for name, one in value.items()) + " }"
     # These JSON values are TOML values too.
-    return f"{name} = {json.dumps(value)}"
+    return json.dumps(value)
 
 
 def _restart_broker(broker: KafkaBroker, rng: random.Random) -> None:
