@@ -38,7 +38,8 @@ def _utc(moment: datetime) -> datetime:
 
 
 def _version(text: str) -> str:
-    return str(PolicyVersion.parse(text))
+    PolicyVersion.parse(text)
+    return text
 
 
 UtcTime = Annotated[datetime, AfterValidator(_utc)]

@@ -42,8 +42,7 @@ class NewRecord(NamedTuple):
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A record as read back."""
 
     topic: str

@@ -21,6 +21,11 @@ from tidemill.errors import ConfigurationError, StorageError
 __all__ = ["Database", "Session"]
 
 _BUSY_TIMEOUT_MS = 30_000
+_CACHE_KIB = 32_768
+"""Of one connection, as far as it is used; SQLite's own 2 MB hold no index of a busy table."""
+
+_CHECKPOINT_PAGES = 4000
+"""16 MB of WAL: a batch of interactions fills SQLite's own limit of 4 MB in two transactions."""
 _STANDSTILL_MS = 30_000
 """A transaction that asks nothing for this long is rolled back, and its process cut off."""
 
@@ -119,6 +124,8 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
         "synchronous=FULL",
         "foreign_keys=ON",
         f"busy_timeout={_BUSY_TIMEOUT_MS}",
+        f"cache_size=-{_CACHE_KIB}",
+        f"wal_autocheckpoint={_CHECKPOINT_PAGES}",
     ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

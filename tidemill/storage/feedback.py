@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import bindparam, func, or_, select, update
+from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
 from tidemill.contracts.events import FeedbackReceived
@@ -87,11 +87,12 @@ def fetch_by_target(
     """
     if not target_ids:
         return []
-    query = select(FeedbackRow).where(
+    query = select(*FeedbackRow.__table__.c).where(
         is_any(FeedbackRow.tenant, tenants), is_any(FeedbackRow.target_id, target_ids)
     )
-    # Rows that this transaction read before may have been moved by a statement since.
-    return list(session.scalars(query, execution_options={"populate_existing": True}))
+    # Plain rows with the same names: objects cost more than the query, and one that this
+    # transaction holds already would be as it was before a statement moved its row.
+    return cast("list[FeedbackRow]", session.execute(query).all())
 
 
 def fetch_partitions_expired(session: Session, *, until: datetime) -> set[int]:
@@ -125,24 +126,16 @@ def fetch_expired(
 
 def mark_states(session: Session, states: Mapping[FeedbackKey, str]) -> None:
     """Move feedback to other states."""
-    if not states:
-        return
-    query = (
-        update(FeedbackRow)
-        .where(
-            FeedbackRow.tenant == bindparam("of_tenant"),
-            FeedbackRow.feedback_id == bindparam("of_id"),
+    alike: dict[tuple[str, str], list[str]] = {}
+    for (tenant, feedback_id), state in states.items():
+        alike.setdefault((tenant, state), []).append(feedback_id)
+    for (tenant, state), ids in alike.items():
+        session.execute(
+            update(FeedbackRow)
+            .where(FeedbackRow.tenant == tenant, is_any(FeedbackRow.feedback_id, ids))
+            .values(state=state)
+            .execution_options(synchronize_session=False)
         )
-        .values(state=bindparam("new_state"))
-        .execution_options(synchronize_session=False)
-    )
-    session.connection().execute(
-        query,
-        [
-            {"of_tenant": tenant, "of_id": feedback_id, "new_state": state}
-            for (tenant, feedback_id), state in states.items()
-        ],
-    )
 
 
 def fetch_feedback(session: Session, *, tenant: str, feedback_id: str) -> FeedbackRow | None:
