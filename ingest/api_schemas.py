@@ -9,7 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 from ingest.decoding import is_storable
 from tidemill.contracts.events import (
     Arm,
+    Comment,
     Content,
+    Demonstration,
+    Edit,
     FeedbackSource,
     FeedbackValue,
     FinishReason,
@@ -86,7 +89,7 @@ class FeedbackBody(Body):
             raise ValueError("give interaction_id or trajectory_id")
         if self.interaction_id is not None and self.trajectory_id is not None:
             _check_pair(self.interaction_id, self.trajectory_id)
-        if not all(is_storable(text) for text in _texts(self.value)):
+        if not isinstance(self.value, bool | float) and not _is_storable(self.value):
             raise ValueError("value: a text must not hold NUL or half a surrogate pair")
         return self
 
@@ -185,7 +188,6 @@ def _check_pair(interaction_id: str, trajectory_id: str) -> None:
         raise ValueError("interaction_id belongs to another trajectory than trajectory_id")
 
 
-def _texts(value: FeedbackValue) -> list[str]:
-    if isinstance(value, bool | float):
-        return []
-    return [text for text in dict(value).values() if isinstance(text, str)]
+def _is_storable(value: Comment | Demonstration | Edit) -> bool:
+    texts = (text for text in dict(value).values() if isinstance(text, str))
+    return all(is_storable(text) for text in texts)

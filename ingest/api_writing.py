@@ -218,9 +218,12 @@ def _answers(
     outcomes: Sequence[Outcome], ids: Callable[[str | None], dict[str, str | None]]
 ) -> Response:
     items = [
-        {"index": index, "status": _IN_BATCH.get(one.status, one.status)}
-        | ids(one.record_id)
-        | {"reason": one.reason}
+        {
+            "index": index,
+            "status": _IN_BATCH.get(one.status, one.status),
+            **ids(one.record_id),
+            "reason": one.reason,
+        }
         for index, one in enumerate(outcomes)
     ]
     return _json({"items": items}, 207)
