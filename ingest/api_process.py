@@ -23,7 +23,7 @@ from tidemill.contracts.events import TOPICS
 from tidemill.errors import EventLogError, StorageError
 from tidemill.eventlog.base import EventLog, EventSink
 from tidemill.eventlog.opening import open_log
-from tidemill.process import Pulse, configure_logging, listen, stop_on_signal
+from tidemill.process import Pulse, configure_logging, listen, spare_collector, stop_on_signal
 from tidemill.rewards.metrics_file import load_metrics
 from tidemill.settings import SharedSettings
 from tidemill.storage.database import Database
@@ -111,6 +111,7 @@ class Server:
         http = uvicorn.Server(_http_config(self.api))
         thread = threading.Thread(target=http.run, args=([listener],), name="http")
         self._connect()
+        spare_collector()
         with Pulse(self._database, PART) as pulse:
             thread.start()
             _log.info("listening on http://%s:%d", *listener.getsockname()[:2])

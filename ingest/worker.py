@@ -12,7 +12,7 @@ from ingest.settings import IngestSettings
 from tidemill.contracts.events import TOPICS
 from tidemill.errors import EventLogError, FencedError, StorageError
 from tidemill.eventlog.opening import open_log
-from tidemill.process import Pulse, configure_logging, stop_on_signal
+from tidemill.process import Pulse, configure_logging, spare_collector, stop_on_signal
 from tidemill.rewards.metrics_file import load_metrics
 from tidemill.rewards.verifiers import load_verifiers
 from tidemill.settings import SharedSettings
@@ -41,6 +41,7 @@ def run(shared: SharedSettings, settings: IngestSettings) -> int:
     require_current_schema(database)
     log = open_log(shared)
     log.create_topics(TOPICS)
+    spare_collector()
     member = Member(database, log, settings, metrics, verifiers)
     try:
         with (

@@ -1,5 +1,6 @@
 """What every long-running part does alike: listen, stop on SIGTERM, give a sign of life."""
 
+import gc
 import logging
 import os
 import signal
@@ -15,6 +16,9 @@ from tidemill.storage.database import Database
 from tidemill.storage.heartbeats import write_heartbeat
 from tidemill.storage.tables import HeartbeatRow
 
+_COLLECT_AFTER = 20_000
+"""New container objects before the collector looks at them."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -27,6 +31,17 @@ def configure_logging(part: str) -> None:
     # At INFO these tell of every connection and every look at the schema.
     for noisy in ("alembic", "kafka"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def spare_collector() -> None:
+    """Let the garbage collector look at fewer objects, less often; call it once all is set up.
+
+    A batch is many small objects that die together without a cycle, and looking at them, and at
+    all modules with them, every 700 objects is a tenth of the work of taking feedback.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER, 20, 50)
 
 
 def stop_on_signal() -> threading.Event:
