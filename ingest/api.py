@@ -81,7 +81,9 @@ async def _problem(_: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    return await _problem(request, ProblemError(error.status_code, str(error.detail)))
+    answer = await _problem(request, ProblemError(error.status_code, str(error.detail)))
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 async def _no_database(request: Request, error: Exception) -> Response:

@@ -284,7 +284,8 @@ def test_health_readiness_and_unknown_paths(client: Client) -> None:
     assert client.call("GET", "/health", key="").json() == {"status": "ok"}
     assert client.call("GET", "/ready", key="").json() == {"ready": True, "missing": []}
     assert client.call("GET", "/nowhere").json()["status"] == 404
-    assert client.call("PUT", "/v1/feedback").json()["status"] == 405
+    refused = client.call("PUT", "/v1/feedback")
+    assert (refused.json()["status"], refused.headers["allow"]) == (405, "POST")
     client.server._sink = None
     assert client.call("GET", "/ready", key="").status_code == 503
 
