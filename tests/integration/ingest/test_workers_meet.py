@@ -86,6 +86,7 @@ def test_feedback_that_comes_again_while_another_worker_lets_it_expire(
         grace_s=0,
         unmatched_after_s=INTAKE.unmatched_after_s,
         limit=10,
+        judge_wait_s=60,
         now=lambda: seconds(62),
     )
     expected = {again.topic_partition: first.offset + 1}
