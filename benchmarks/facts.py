@@ -3,9 +3,26 @@
 import os
 import platform
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is measured and where, as it is when a run starts."""
+
+    commit: str
+    machine: dict[str, str | int | float]
+
+
+def observe() -> Subject:
+    """Look at the working tree and at the machine; before anything is measured.
+
+    Afterwards the load would be the benchmark's own.
+    """
+    return Subject(measured_commit(), machine())
 
 
 def measured_commit() -> str:
@@ -18,14 +35,15 @@ def measured_commit() -> str:
     return f"{commit}-dirty" if changed else commit
 
 
-def machine() -> dict[str, str | int]:
-    """Return what the figures depend on."""
+def machine() -> dict[str, str | int | float]:
+    """Return what the figures depend on; the load average is of the last minute."""
     return {
         "cores": os.cpu_count() or 0,
         "processor": _processor(),
         "memory_mib": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20,
         "system": platform.platform(),
         "python": platform.python_version(),
+        "load_average": round(os.getloadavg()[0], 2),
     }
 
 

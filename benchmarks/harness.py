@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.facts import ROOT, machine
+from benchmarks.facts import ROOT, Subject
 from benchmarks.figures import Target
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -63,13 +63,18 @@ class Rounds:
 
 
 def write_result(
-    path: Path, *, name: str, commit: str, figures: Mapping[str, Any], targets: Sequence[Target]
+    path: Path,
+    *,
+    name: str,
+    subject: Subject,
+    figures: Mapping[str, Any],
+    targets: Sequence[Target],
 ) -> None:
-    """Write a result file; the commit is that of the run's start."""
+    """Write a result file."""
     document = {
         "name": name,
-        "commit": commit,
-        "machine": machine(),
+        "commit": subject.commit,
+        "machine": subject.machine,
         "figures": figures,
         "targets": [target.model_dump() for target in targets],
     }

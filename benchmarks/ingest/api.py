@@ -1,22 +1,19 @@
 """The feedback API beside a bare endpoint, by turns: one at a time and in batches."""
 
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
-from benchmarks.facts import ROOT
 from benchmarks.figures import Target, judge, median, median_ratio
 from benchmarks.harness import Rounds
 from benchmarks.ingest.column import Column, Servers, installed, serving, serving_api
-from benchmarks.ingest.load import Answered, Load
+from benchmarks.ingest.load import Answered, Load, send_apart
 from examples.servers.starting import free_port
 
 CONCURRENCIES = (1, 8, 64)
 BATCH_ITEMS = (100, 1000)
 _BATCH_CONNECTIONS = 4
-_PATIENCE_S = 60.0
 _PRODUCT, _BARE = "product", "bare"
 _LEAST_RATIO = {
     (Column.EMBEDDED, 64): 0.60,
@@ -92,7 +89,8 @@ class ApiPart:
     def _measure_round(self, number: int, ports: Mapping[str, int], key: str) -> None:
         for load, who in self._loads():
             aimed = load.model_copy(update={"port": ports[who], "key": key})
-            self.rounds.measure(self._key(number, load, who), Answered, _sender(aimed))
+            key_of_round = self._key(number, load, who)
+            self.rounds.measure(key_of_round, Answered, partial(send_apart, aimed))
 
     def _loads(self) -> list[tuple[Load, str]]:
         """Return what is measured in a round, peers next to each other."""
@@ -134,19 +132,3 @@ class ApiPart:
 def _name(load: Load) -> str:
     many = "" if load.num_items == 1 else f"x{load.num_items}"
     return f"c{load.num_connections}{many}"
-
-
-def _sender(load: Load) -> Callable[[], Answered]:
-    """Return what sends a load from a process of its own."""
-
-    def send() -> Answered:
-        done = subprocess.run(  # noqa: S603  the command is ours
-            [sys.executable, "-m", "benchmarks.ingest.load", load.model_dump_json()],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            check=True,
-            timeout=load.warm_up_s + load.seconds + _PATIENCE_S,
-        )
-        return Answered.model_validate_json(done.stdout)
-
-    return send

@@ -5,8 +5,6 @@ take longer for a request than the endpoint does.
 """
 
 import asyncio
-import json
-import secrets
 import sys
 import time
 from array import array
@@ -16,13 +14,13 @@ from typing import cast
 
 import uvloop
 from pydantic import BaseModel
-from uuid_utils.compat import uuid7
 
 from benchmarks.figures import percentile
+from benchmarks.ingest.apart import ask
+from benchmarks.ingest.requests import assessment_requests, feedback_requests
 
-_NUM_INTERACTIONS = 1000
-_NUM_RATERS = 100
-_GOOD = (b"202", b"207")
+_GOOD = (b"200", b"202", b"207")
+_PATIENCE_S = 60.0
 
 
 class Load(BaseModel):
@@ -30,12 +28,15 @@ class Load(BaseModel):
 
     port: int
     key: str
+    """Of the product's API; nobody else reads it."""
     num_connections: int
     seconds: float
     warm_up_s: float = 0.5
     """Sent before, and not counted."""
     num_items: int = 1
     """Feedbacks in one request; more than one go as NDJSON to the batch route."""
+    traces: tuple[str, ...] = ()
+    """Of an MLflow: feedback goes to these, by its own API; empty = to the product."""
 
 
 class Answered(BaseModel):
@@ -50,46 +51,6 @@ class Answered(BaseModel):
 
 class LoadError(Exception):
     """A request was not taken as it has to be; the figures would mean nothing."""
-
-
-class _Source:
-    """Encoded requests, each with feedback ids that were never sent before."""
-
-    def __init__(self, load: Load) -> None:
-        is_single = load.num_items == 1
-        path = "/v1/feedback" if is_single else "/v1/feedback:batch"
-        kind = "application/json" if is_single else "application/x-ndjson"
-        self._run = secrets.token_hex(6)
-        self._num_items = load.num_items
-        trajectories = [str(uuid7()) for _ in range(_NUM_INTERACTIONS)]
-        self._tails = [
-            json.dumps(
-                {
-                    "interaction_id": f"{trajectory}.{uuid7()}",
-                    "metric": "accepted",
-                    "value": number % 3 > 0,
-                    "rater": f"rater-{number % _NUM_RATERS:03d}",
-                }
-            )[1:].encode()
-            for number, trajectory in enumerate(trajectories)
-        ]
-        self._head = (
-            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {load.key}\r\n"
-            f"Content-Type: {kind}\r\nContent-Length: "
-        ).encode()
-
-    def requests(self) -> Iterator[bytes]:
-        """Yield them without end."""
-        first = 0
-        while True:
-            numbers = range(first, first + self._num_items)
-            body = b"\n".join(self._item(number) for number in numbers)
-            yield b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
-            first += self._num_items
-
-    def _item(self, number: int) -> bytes:
-        tail = self._tails[number % _NUM_INTERACTIONS]
-        return b'{"feedback_id": "%b-%010d", %b' % (self._run.encode(), number, tail)
 
 
 class _Connection(asyncio.Protocol):
@@ -178,7 +139,7 @@ async def send(load: Load) -> Answered:
     Raises:
         LoadError: an answer other than accepted.
     """
-    requests = _Source(load).requests()
+    requests = requests_of(load)
     await _Runner(load, requests).run(load.warm_up_s)
     runner = _Runner(load, requests)
     took_s = await runner.run(load.seconds)
@@ -189,6 +150,23 @@ async def send(load: Load) -> Answered:
         p99_ms=percentile(latencies, 0.99) * 1000,
         num_requests=len(latencies),
     )
+
+
+def requests_of(load: Load) -> Iterator[bytes]:
+    """Return the requests that a load sends, without end."""
+    if load.traces:
+        return assessment_requests(load.traces)
+    return feedback_requests(load.key, num_items=load.num_items)
+
+
+def send_apart(load: Load) -> Answered:
+    """Send one load from a process of its own.
+
+    Raises:
+        subprocess.SubprocessError: an answer other than accepted, or none in time.
+    """
+    timeout_s = load.warm_up_s + load.seconds + _PATIENCE_S
+    return ask("benchmarks.ingest.load", load, Answered, timeout_s=timeout_s)
 
 
 def main() -> int:

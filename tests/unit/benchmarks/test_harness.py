@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from benchmarks.facts import Subject, machine
 from benchmarks.figures import judge
 from benchmarks.harness import Rounds, write_result
 
@@ -49,9 +50,11 @@ def test_a_complete_run_leaves_no_rounds(tmp_path: Path) -> None:
 def test_a_result_says_what_was_measured_where_and_what_was_missed(tmp_path: Path) -> None:
     path = tmp_path / "results" / "x.json"
     missed = judge("ratio", 0.1, 0.6, side="least")
-    write_result(path, name="x", commit="abc-dirty", figures={"rate": 5.0}, targets=[missed])
+    subject = Subject("abc-dirty", machine())
+    write_result(path, name="x", subject=subject, figures={"rate": 5.0}, targets=[missed])
     document = json.loads(path.read_text())
     assert set(document) == {"name", "commit", "machine", "figures", "targets"}
     assert document["targets"] == [{"name": "ratio", "value": 0.1, "target": 0.6, "met": False}]
     assert document["commit"] == "abc-dirty"
     assert document["machine"]["cores"] >= 1
+    assert document["machine"]["load_average"] >= 0

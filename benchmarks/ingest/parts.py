@@ -1,0 +1,55 @@
+"""The parts of this benchmark, and the bars of those that are not measured."""
+
+from collections.abc import Collection, Mapping
+from typing import Literal, Protocol
+
+from benchmarks.figures import Target, judge
+from benchmarks.harness import Rounds
+from benchmarks.ingest import api, join
+from benchmarks.ingest.column import Column, Servers
+
+PARTS = ("api", "join")
+"""In the order in which they are measured."""
+
+_UNMEASURED: tuple[tuple[str, float, Literal["least", "most"]], ...] = (
+    ("embedded/mlflow/ratio", 20, "least"),
+    ("kafka/mlflow/ratio", 20, "least"),
+    ("growth/memory/change", 0.10, "most"),
+    ("growth/cost/change", 0.15, "most"),
+    ("embedded/freshness/p50_ms", 20, "most"),
+    ("embedded/freshness/p99_ms", 100, "most"),
+    ("kafka/freshness/p50_ms", 20, "most"),
+    ("kafka/freshness/p99_ms", 100, "most"),
+)
+
+
+class Part(Protocol):
+    """One question, on one column."""
+
+    def measure(self, servers: Servers) -> None:
+        """Measure every round that is not kept."""
+        ...
+
+    def figures(self) -> Mapping[str, float | None]:
+        """Return what came out over all rounds."""
+        ...
+
+    def targets(self) -> list[Target]:
+        """Hold the figures against what is asked."""
+        ...
+
+
+def build(name: str, column: Column, rounds: Rounds, *, is_quick: bool) -> Part | None:
+    """Return a part; None = it has no short form."""
+    if name == "api":
+        return api.ApiPart(column, api.QUICK if is_quick else api.FULL, rounds)
+    return join.JoinPart(column, join.QUICK if is_quick else join.FULL, rounds)
+
+
+def unmeasured(measured: Collection[str]) -> list[Target]:
+    """Return the targets that a whole run has left out: none of them is met."""
+    return [
+        judge(name, None, bound, side=side)
+        for name, bound, side in _UNMEASURED
+        if name not in measured
+    ]
