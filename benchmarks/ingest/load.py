@@ -1,7 +1,6 @@
 """The load generator: raw connections with one request at a time each, in a process of its own.
 
-Its one argument is a `Load` as JSON; it prints an `Answered` as JSON. An HTTP client library would
-take longer for a request than the endpoint does.
+Its one argument is a `Load` as JSON; it prints an `Answered` as JSON.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from pydantic import BaseModel
 
 from benchmarks.figures import percentile
 from benchmarks.ingest.apart import ask
-from benchmarks.ingest.requests import assessment_requests, feedback_requests
+from benchmarks.ingest.requests import AnswerBuffer, assessment_requests, feedback_requests
 
 _GOOD = (b"200", b"202", b"207")
 _PATIENCE_S = 60.0
@@ -58,7 +57,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, runner: "_Runner") -> None:
         self._runner = runner
-        self._buffer = b""
+        self._buffer = AnswerBuffer()
         self._sent_at = 0.0
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -72,15 +71,9 @@ class _Connection(asyncio.Protocol):
             self.over.set_exception(LoadError(f"the server closed a connection: {exc}"))
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        end = self._buffer.find(b"\r\n\r\n")
-        if end < 0:
+        whole = self._buffer.take(data)
+        if whole is None:
             return
-        at = self._buffer.lower().find(b"content-length:", 0, end)
-        length = int(self._buffer[at + 15 : self._buffer.find(b"\r", at)])
-        if len(self._buffer) < end + 4 + length:
-            return
-        whole, self._buffer = self._buffer, b""
         now = time.perf_counter()
         problem = self._runner.count(whole, now - self._sent_at)
         if problem is not None:

@@ -5,21 +5,15 @@ from typing import Literal, Protocol
 
 from benchmarks.figures import Target, judge
 from benchmarks.harness import Rounds
-from benchmarks.ingest import api, join
+from benchmarks.ingest import api, freshness, join, mlflow_peer
 from benchmarks.ingest.column import Column, Servers
 
-PARTS = ("api", "join")
+PARTS = ("api", "mlflow", "join", "freshness")
 """In the order in which they are measured."""
 
 _UNMEASURED: tuple[tuple[str, float, Literal["least", "most"]], ...] = (
-    ("embedded/mlflow/ratio", 20, "least"),
-    ("kafka/mlflow/ratio", 20, "least"),
     ("growth/memory/change", 0.10, "most"),
     ("growth/cost/change", 0.15, "most"),
-    ("embedded/freshness/p50_ms", 20, "most"),
-    ("embedded/freshness/p99_ms", 100, "most"),
-    ("kafka/freshness/p50_ms", 20, "most"),
-    ("kafka/freshness/p99_ms", 100, "most"),
 )
 
 
@@ -43,7 +37,13 @@ def build(name: str, column: Column, rounds: Rounds, *, is_quick: bool) -> Part 
     """Return a part; None = it has no short form."""
     if name == "api":
         return api.ApiPart(column, api.QUICK if is_quick else api.FULL, rounds)
-    return join.JoinPart(column, join.QUICK if is_quick else join.FULL, rounds)
+    if name == "mlflow":
+        size = mlflow_peer.QUICK if is_quick else mlflow_peer.FULL
+        return mlflow_peer.MlflowPart(column, size, rounds)
+    if name == "join":
+        return join.JoinPart(column, join.QUICK if is_quick else join.FULL, rounds)
+    size_of_freshness = freshness.QUICK if is_quick else freshness.FULL
+    return freshness.FreshnessPart(column, size_of_freshness, rounds)
 
 
 def unmeasured(measured: Collection[str]) -> list[Target]:

@@ -1,4 +1,4 @@
-"""HTTP requests as bytes, built before they are sent: building must not cost what sending does."""
+"""HTTP as bytes: an HTTP client library would take longer for a request than the endpoint does."""
 
 import json
 import secrets
@@ -50,6 +50,38 @@ def assessment_requests(traces: Sequence[str]) -> Iterator[bytes]:
     ]
     while True:
         yield from sent
+
+
+def feedback_request_on(interaction_id: str, *, key: str) -> bytes:
+    """Return the one feedback on an interaction."""
+    body = {
+        "feedback_id": f"on-{interaction_id}",
+        "interaction_id": interaction_id,
+        "metric": METRIC,
+        "value": True,
+        "rater": _rater(int(interaction_id[-4:], 16)),
+    }
+    return to_request("/v1/feedback", _json(body), key=key)
+
+
+class AnswerBuffer:
+    """What came in on one connection that has one request under way."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def take(self, data: bytes) -> bytes | None:
+        """Add bytes; return the answer once it is whole, by its length."""
+        self._held += data
+        end = self._held.find(b"\r\n\r\n")
+        if end < 0:
+            return None
+        at = self._held.lower().find(b"content-length:", 0, end)
+        length = int(self._held[at + 15 : self._held.find(b"\r", at)])
+        if len(self._held) < end + 4 + length:
+            return None
+        whole, self._held = self._held, b""
+        return whole
 
 
 def _assessment(number: int, trace: str) -> dict[str, Any]:

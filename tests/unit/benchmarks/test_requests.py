@@ -2,7 +2,12 @@ import json
 from itertools import islice
 from typing import Any
 
-from benchmarks.ingest.requests import assessment_requests, feedback_requests, to_request
+from benchmarks.ingest.requests import (
+    AnswerBuffer,
+    assessment_requests,
+    feedback_requests,
+    to_request,
+)
 from ingest.api_schemas import FeedbackBody
 
 
@@ -63,3 +68,12 @@ def sent_by_mlflow(trace: str, *, value: bool) -> dict[str, Any]:
     text = message_to_json(CreateAssessment(assessment=assessment))
     document: dict[str, Any] = json.loads(text)["assessment"]
     return document
+
+
+def test_an_answer_is_whole_by_its_length_however_it_is_cut() -> None:
+    answer = b"HTTP/1.1 202 Accepted\r\nContent-Length: 5\r\n\r\nhello"
+    for cut in range(1, len(answer)):
+        buffer = AnswerBuffer()
+        assert buffer.take(answer[:cut]) is None
+        assert buffer.take(answer[cut:]) == answer
+        assert buffer.take(answer) == answer
