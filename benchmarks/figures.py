@@ -45,6 +45,15 @@ def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None
     return median([mine / other for mine, other in zip(ours, theirs, strict=True)])
 
 
+def largest_change(values: Sequence[float]) -> float | None:
+    """Return how far a value lies from the first at most, as a share of the first; None = no value.
+
+    Raises:
+        ZeroDivisionError: the first is 0.
+    """
+    return max((abs(one / values[0] - 1) for one in values), default=None)
+
+
 def judge(
     name: str, value: float | None, bound: float, *, side: Literal["least", "most"]
 ) -> Target:

@@ -10,7 +10,7 @@ from benchmarks.facts import observe
 from benchmarks.figures import Target
 from benchmarks.harness import RESULTS, Rounds, show, write_result
 from benchmarks.ingest.column import Column, running_servers
-from benchmarks.ingest.parts import PARTS, build, unmeasured
+from benchmarks.ingest.parts import FULL, QUICK, Build, unmeasured
 from examples.servers.starting import ServerError
 
 
@@ -28,18 +28,18 @@ def main() -> int:
     rounds = Rounds(kept, subject.commit)
     figures: dict[str, object] = {"mode": mode}
     targets: list[Target] = []
-    names = PARTS if asked.only is None else (asked.only,)
+    parts = QUICK if asked.quick else FULL
+    builds = list(parts.values()) if asked.only is None else [parts[asked.only]]
     for column in Column if asked.column is None else (Column(asked.column),):
         try:
-            found, bars = _measure(names, column, rounds, is_quick=asked.quick)
+            found, bars = _measure(builds, column, rounds)
         except ServerError as error:
             sys.stderr.write(f"{error}\n")
             return 2
         figures |= found
         targets += bars
-    if is_whole:
-        # In the result as missed, so that none looks complete; who asks for a part knows.
-        targets += unmeasured({target.name for target in targets})
+        if is_whole:
+            targets += unmeasured(column, is_quick=asked.quick)
     show(f"ingest, {mode}", figures, targets)
     if is_whole:
         name = "ingest-quick" if asked.quick else "ingest"
@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def _measure(
-    names: Sequence[str], column: Column, rounds: Rounds, *, is_quick: bool
+    builds: Sequence[Build], column: Column, rounds: Rounds
 ) -> tuple[dict[str, object], list[Target]]:
     figures: dict[str, object] = {}
     targets: list[Target] = []
@@ -58,10 +58,8 @@ def _measure(
         tempfile.TemporaryDirectory(prefix="tidemill-bench-") as folder,
         running_servers(column, Path(folder)) as servers,
     ):
-        for name in names:
-            part = build(name, column, rounds, is_quick=is_quick)
-            if part is None:
-                continue
+        for build in builds:
+            part = build(column, rounds)
             part.measure(servers)
             figures |= part.figures()
             targets += part.targets()
@@ -71,9 +69,12 @@ def _measure(
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ingest")
     parser.add_argument("--quick", action="store_true", help="short: figures say little")
-    parser.add_argument("--only", choices=PARTS, help="one part; writes no result file")
+    parser.add_argument("--only", choices=FULL, help="one part; writes no result file")
     parser.add_argument("--column", choices=[one.value for one in Column], help="one column alone")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if asked.quick and asked.only not in {None, *QUICK}:
+        parser.error(f"--only {asked.only} has no short form; leave --quick out")
+    return asked
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.figures import judge, median, median_ratio, percentile
+from benchmarks.figures import judge, largest_change, median, median_ratio, percentile
 
 
 def test_a_percentile_is_a_value_that_was_measured() -> None:
@@ -26,6 +26,16 @@ def test_a_ratio_is_of_rounds_and_not_of_medians() -> None:
     # A slow second round leaves its own ratio; the medians, 20 and 10, would say 2.
     assert median_ratio([20.0, 1.0, 30.0], [10.0, 10.0, 10.0]) == 2
     assert median_ratio([20.0, 2.0, 30.0], [40.0, 4.0, 10.0]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("values", "change"),
+    [([10.0, 11.0, 12.0], 0.2), ([10.0, 7.0, 12.0], 0.3), ([10.0], 0.0), ([], None)],
+)
+def test_a_change_is_from_the_first_value_in_both_directions(
+    values: list[float], change: float | None
+) -> None:
+    assert largest_change(values) == (None if change is None else pytest.approx(change))
 
 
 def test_sides_of_a_ratio_have_the_same_rounds() -> None:
