@@ -39,6 +39,15 @@ def test_without_a_valid_key_it_is_401(header: str | None) -> None:
     assert Keys().ask(header) == 401
 
 
+def test_what_is_too_long_for_a_key_is_neither_asked_for_nor_remembered() -> None:
+    keys = Keys()
+    assert keys.ask("Bearer tdm_" + "x" * 125) == 401
+    keys.is_down = True
+    assert keys.ask("Bearer tdm_" + "x" * 125) == 401
+    assert keys.num_queries == 0
+    assert keys.ask("Bearer tdm_" + "x" * 124) == 503
+
+
 def test_a_key_works_within_its_scopes() -> None:
     keys = Keys()
     assert keys.ask("Bearer tdm_w") == WRITER
