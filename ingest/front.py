@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from fastapi import FastAPI
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -36,6 +36,9 @@ class Front:
         request = Request(scope, receive)
         try:
             response = await handler(request)
+        except ClientDisconnect:
+            # Nobody is left to answer, and nothing failed here.
+            return
         except Exception as error:
             response = await self.answer_error(request, error)
         await response(scope, receive, send)
