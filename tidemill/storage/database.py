@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import URL, Engine, make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from tidemill.errors import ConfigurationError, StorageError
@@ -40,9 +40,15 @@ class Database:
             url: `sqlite:///path` or `postgresql://...` (psycopg is used).
 
         Raises:
-            ConfigurationError: another database.
+            ConfigurationError: another database, or no URL at all.
         """
-        parsed = make_url(url)
+        try:
+            parsed = make_url(url)
+        except (ArgumentError, ValueError) as error:
+            # The text may hold a password, so it is not repeated.
+            raise ConfigurationError(
+                "the database's URL cannot be read; use sqlite:///... or postgresql://..."
+            ) from error
         if parsed.get_backend_name() == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
         elif parsed.get_backend_name() != "sqlite":

@@ -23,6 +23,13 @@ def test_an_unknown_database_is_refused_by_name() -> None:
         Database("mysql://localhost/x")
 
 
+@pytest.mark.parametrize("url", ["nope", "", "postgresql://u:hidden@host:port/rows"])
+def test_what_is_no_url_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read") as caught:
+        Database(url)
+    assert "hidden" not in str(caught.value)
+
+
 def test_a_failed_transaction_leaves_nothing(any_database: Database) -> None:
     with pytest.raises(StorageError, match="rolled back"), any_database.transaction() as session:
         session.add(key("a"))
