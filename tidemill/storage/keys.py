@@ -6,6 +6,7 @@ A key reads `tdm_<public id>_<secret>`; the public id finds the row, the secret 
 import getpass
 import hashlib
 import hmac
+import re
 import secrets
 import string
 from collections.abc import Collection
@@ -22,6 +23,8 @@ from tidemill.storage.tables import ApiKeyRow, KeyEventRow
 _PREFIX = "tdm"
 _PUBLIC_CHARACTERS = string.ascii_lowercase + string.digits
 _PUBLIC_LENGTH = 12
+_TENANT = re.compile(r"[^\x00\ud800-\udfff]{1,128}")
+"""What every event, and every database, can hold."""
 
 
 class Scope(StrEnum):
@@ -57,8 +60,13 @@ def create_key(
         Its public id, and its whole text, which cannot be shown again.
 
     Raises:
-        ConfigurationError: no scope, or an unknown one.
+        ConfigurationError: no scope, an unknown one, or a tenant that no event could name.
     """
+    if _TENANT.fullmatch(tenant) is None:
+        raise ConfigurationError(
+            f"the tenant {tenant[:40]!a} has {len(tenant)} characters; "
+            "give 1 to 128 characters of UTF-8, no NUL"
+        )
     unknown = sorted(set(scopes) - set(Scope))
     if unknown or not scopes:
         raise ConfigurationError(

@@ -22,6 +22,15 @@ def make(database: Database, *scopes: str, tenant: str = "acme") -> tuple[str, s
         return create_key(session, tenant=tenant, scopes=scopes, label="test", now=NOW)
 
 
+@pytest.mark.parametrize("tenant", ["", "t" * 129, "a\0b", "\udcff"])
+def test_a_tenant_that_no_event_could_name_gets_no_key(database: Database, tenant: str) -> None:
+    with pytest.raises(ConfigurationError, match="1 to 128 characters"):
+        make(database, "read", tenant=tenant)
+    with database.reading() as session:
+        assert fetch_keys(session) == []
+    make(database, "read", tenant="\U0001f600" * 128)
+
+
 def test_a_key_proves_its_tenant_and_scopes(any_database: Database) -> None:
     public_id, text = make(any_database, "feedback:write", "read")
     assert text.startswith(f"tdm_{public_id}_")
