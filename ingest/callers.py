@@ -9,14 +9,11 @@ from dataclasses import dataclass, replace
 from ingest.api_errors import ProblemError
 from ingest.patience import within
 from tidemill.errors import StorageError
-from tidemill.storage.keys import ApiKey, Scope
+from tidemill.storage.keys import MAX_KEY_LENGTH, ApiKey, Scope
 
 _log = logging.getLogger(__name__)
 
 _MAX_REMEMBERED = 10_000
-_MAX_KEY_LENGTH = 128
-"""Ours are half as long. What is longer is no key: it is neither asked for nor remembered, so that
-whoever has none cannot fill the memory."""
 _STALE_S = 600.0
 """A key that was good is still good this long when the database cannot be asked."""
 
@@ -73,7 +70,7 @@ class Callers:
             self.num_rejected["no_key"] += 1
             raise ProblemError(401, "send `Authorization: Bearer tdm_...`; `tidemill keys create`")
         text = text.strip()
-        key = await self._look_up(text) if len(text) <= _MAX_KEY_LENGTH else None
+        key = await self._look_up(text) if len(text) <= MAX_KEY_LENGTH else None
         if key is None:
             self.num_rejected["unknown_key"] += 1
             raise ProblemError(401, "this key is unknown or revoked")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from serving.errors import ApiError
 from tidemill.errors import StorageError
-from tidemill.storage.keys import ApiKey, Scope
+from tidemill.storage.keys import MAX_KEY_LENGTH, ApiKey, Scope
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +60,8 @@ class KeyRing:
                 "make one with `tidemill keys create --scope completions`",
                 code="missing_api_key",
             )
-        key = await self._look_up(text.strip())
+        text = text.strip()
+        key = await self._look_up(text) if len(text) <= MAX_KEY_LENGTH else None
         if key is None:
             raise ApiError(401, "this key is unknown or revoked", code="invalid_api_key")
         if not key.allows(Scope.COMPLETIONS):

@@ -20,6 +20,10 @@ from sqlalchemy.orm import Session
 from tidemill.errors import ConfigurationError
 from tidemill.storage.tables import ApiKeyRow, KeyEventRow
 
+MAX_KEY_LENGTH = 128
+"""Characters; ours have half as many. What is longer is no key: it is neither asked for nor
+remembered, so that whoever has none cannot fill a memory."""
+
 _PREFIX = "tdm"
 _PUBLIC_CHARACTERS = string.ascii_lowercase + string.digits
 _PUBLIC_LENGTH = 12

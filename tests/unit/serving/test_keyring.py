@@ -40,6 +40,14 @@ def refused(call: Callable[[], None]) -> int:
     return caught.value.status
 
 
+def test_what_is_too_long_for_a_key_is_neither_asked_for_nor_remembered() -> None:
+    desk = Desk()
+    assert refused(lambda: let_in(desk.ring(), "Bearer tdm_" + "x" * 125)) == 401
+    assert desk.num_asked == 0
+    let_in(desk.ring(), "Bearer tdm_" + "x" * 124)
+    assert desk.num_asked == 1
+
+
 def test_a_good_key_is_looked_up_once_while_it_is_fresh() -> None:
     desk = Desk()
     ring = desk.ring()
