@@ -9,11 +9,11 @@ from fastapi import Request
 from ingest.acceptor import Acceptor
 from ingest.callers import Callers
 from ingest.idempotency import Idempotency
-from ingest.patience import within
 from ingest.quotas import Quotas
 from ingest.settings import IngestSettings
 from tidemill.storage.database import Database
 from tidemill.storage.keys import ApiKey, Scope
+from tidemill.storage.patience import within
 from tidemill.subjects import SubjectHasher
 
 T = TypeVar("T")

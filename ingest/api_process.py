@@ -40,6 +40,9 @@ _log = logging.getLogger(__name__)
 PART = "ingest-api"
 _KEEP_ALIVE_S = 75
 _DRAIN_S = 10
+_FORCE_S = 25
+"""Beyond the drain; before those who run processes send SIGKILL, commonly after 30 s."""
+
 _TICK_S = 0.25
 _ASKED_AT_ONCE = 256
 """Ids that SQLite is asked for on the event loop: half a microsecond each."""
@@ -196,7 +199,7 @@ def run(shared: SharedSettings, settings: IngestSettings) -> int:
         ConfigurationError: the process cannot start like this.
     """
     configure_logging(PART)
-    stop = stop_on_signal()
+    stop = stop_on_signal(force_after_s=_FORCE_S)
     Server(shared, settings).run(stop)
     return 0
 

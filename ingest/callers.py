@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ingest.api_errors import ProblemError
-from ingest.patience import within
 from tidemill.errors import StorageError
 from tidemill.storage.keys import MAX_KEY_LENGTH, ApiKey, Scope
+from tidemill.storage.patience import within
 
 _log = logging.getLogger(__name__)
 
@@ -82,12 +82,13 @@ class Callers:
     async def _look_up(self, text: str) -> ApiKey | None:
         seen = self._seen.get(text)
         moment = self._clock()
-        if seen is not None and moment - seen.asked_at < self._fresh_s:
+        is_stale = seen is None or moment - seen.at >= _STALE_S
+        if seen is not None and not is_stale and moment - seen.asked_at < self._fresh_s:
             return seen.key
         try:
             key = await within(self._timeout_s, lambda: self._find(text))
         except StorageError as error:
-            if seen is not None and seen.key is not None and moment - seen.at < _STALE_S:
+            if seen is not None and seen.key is not None and not is_stale:
                 # The next try is not due at once: a database that hangs costs each its time.
                 self._seen[text] = replace(seen, asked_at=moment)
                 return seen.key

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ingest.patience import within
 from tidemill.errors import StorageError
+from tidemill.storage.patience import heard
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Lookup(Generic[K, V]):
         self._size = size
         self._num_at_once = num_at_once
         self._timeout_s = timeout_s
-        self._is_asking = False
+        self._asking: asyncio.Future[Mapping[K, V]] | None = None
         self._recent: OrderedDict[K, V] = OrderedDict()
         self._waiting: list[_Question[K, V]] = []
         self._runner: asyncio.Task[None] | None = None
@@ -107,21 +107,15 @@ class Lookup(Generic[K, V]):
                     question.answer.set_result(found)
 
     async def _ask_in_thread(self, keys: Collection[K]) -> Mapping[K, V]:
-        if self._is_asking:
+        if self._asking is not None and not self._asking.done():
             # An earlier question was given up and still has no answer: nobody waits for this one.
             return {}
-        self._is_asking = True
+        self._asking = asyncio.get_running_loop().run_in_executor(None, self._ask, keys)
         try:
-            return await within(self._timeout_s, lambda: self._ask_once(keys))
+            return await heard(self._asking, self._timeout_s)
         except StorageError as error:
             _log.warning("cannot look up known ids: %s", error)
             return {}
-
-    def _ask_once(self, keys: Collection[K]) -> Mapping[K, V]:
-        try:
-            return self._ask(keys)
-        finally:
-            self._is_asking = False
 
     def _ask(self, keys: Collection[K]) -> Mapping[K, V]:
         try:

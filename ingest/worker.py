@@ -22,6 +22,9 @@ from tidemill.storage.schema import require_current_schema
 _log = logging.getLogger(__name__)
 
 PART = "ingest-worker"
+_FORCE_S = 25
+"""A batch that is not done by then was never committed, and is read again."""
+
 _RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Waits after failures in a row; the last one repeats."""
 
@@ -33,7 +36,7 @@ def run(shared: SharedSettings, settings: IngestSettings) -> int:
         ConfigurationError: metrics, plugins or schema are wrong.
     """
     configure_logging(PART)
-    stop = stop_on_signal()
+    stop = stop_on_signal(force_after_s=_FORCE_S)
     metrics = load_metrics(shared.metrics)
     verifiers = load_verifiers(metrics)
     endpoint = open_endpoint(metrics, settings.judge, os.environ)

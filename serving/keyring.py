@@ -1,18 +1,20 @@
 """Keys of callers, checked against the database at most every few seconds each."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serving.errors import ApiError
 from tidemill.errors import StorageError
 from tidemill.storage.keys import MAX_KEY_LENGTH, ApiKey, Scope
+from tidemill.storage.patience import within
 
 _log = logging.getLogger(__name__)
 
 _MAX_ENTRIES = 10_000
+_TIMEOUT_S = 0.5
+"""Longest wait for the database."""
 
 FindKey = Callable[[str], ApiKey | None]
 """Looks a key up; blocks; raises StorageError."""
@@ -22,6 +24,9 @@ FindKey = Callable[[str], ApiKey | None]
 class _Entry:
     key: ApiKey | None
     checked_at: float
+    """When the database said so."""
+    asked_at: float
+    """When it was asked last."""
 
 
 class KeyRing:
@@ -72,16 +77,19 @@ class KeyRing:
     async def _look_up(self, text: str) -> ApiKey | None:
         entry = self._entries.get(text)
         now = self._clock()
-        if entry is not None and now - entry.checked_at < self._fresh_s:
+        is_stale = entry is None or now - entry.checked_at >= max(self._fresh_s, self._stale_s)
+        if entry is not None and not is_stale and now - entry.asked_at < self._fresh_s:
             return entry.key
         try:
-            key = await asyncio.to_thread(self._find_key, text)
+            key = await within(_TIMEOUT_S, lambda: self._find_key(text))
         except StorageError as error:
-            if entry is not None and now - entry.checked_at < self._stale_s:
+            if entry is not None and not is_stale:
                 _log.warning("keys cannot be checked, a known one passes: %s", error)
+                # The next try is not due at once: a database that hangs costs each its time.
+                self._entries[text] = replace(entry, asked_at=now)
                 return entry.key
             raise ApiError(503, "keys cannot be checked now; try again", code="no_keys") from error
         if len(self._entries) >= _MAX_ENTRIES:
             self._entries.clear()
-        self._entries[text] = _Entry(key, now)
+        self._entries[text] = _Entry(key, now, now)
         return key

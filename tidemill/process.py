@@ -44,12 +44,32 @@ def spare_collector() -> None:
     gc.set_threshold(_COLLECT_AFTER, 20, 50)
 
 
-def stop_on_signal() -> threading.Event:
-    """Return an event that SIGTERM and SIGINT set."""
+def stop_on_signal(*, force_after_s: float | None = None) -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set.
+
+    Args:
+        force_after_s: the process ends itself, with exit code 1, when it is still there so long
+            after the first signal: a database that hangs must not keep it for ever. Only for parts
+            that lose nothing by it. None = never.
+    """
     stop = threading.Event()
+
+    def begin(*_: object) -> None:
+        if force_after_s is not None and not stop.is_set():
+            last_resort = threading.Timer(force_after_s, _force_end, (force_after_s,))
+            last_resort.daemon = True
+            last_resort.start()
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, begin)
     return stop
+
+
+def _force_end(after_s: float) -> None:
+    _log.error("not done %g s after the signal to stop; ending at once", after_s)
+    logging.shutdown()
+    os._exit(1)
 
 
 def listen(host: str, port: int, *, setting: str) -> socket.socket:

@@ -113,6 +113,7 @@ def replay(
 ) -> None:
     """Make all experiences again from the log's first record, and print their digest."""
     from ingest.replay import compare_replay, prepare_fresh, replay_log, reuse_judgements
+    from tidemill.errors import ConfigurationError
     from tidemill.rewards.metrics_file import load_metrics
     from tidemill.rewards.verifiers import load_verifiers
     from tidemill.storage.database import Database
@@ -120,6 +121,10 @@ def replay(
     with _log(ctx) as (log, settings):
         metrics = load_metrics(settings.metrics)
         fresh = Database(into)
+        if fresh.url == Database(settings.database_url).url:
+            raise ConfigurationError(
+                "--into is the installation's own database; give an empty one of its own"
+            )
         try:
             prepare_fresh(fresh)
             if metrics.judges:

@@ -190,5 +190,10 @@ def test_the_command_tells_equal_from_different(settings: Path) -> None:
 
 
 def test_a_database_in_use_is_refused(settings: Path) -> None:
-    result = call(settings, "tidemill.db")
-    assert isinstance(result.exception, ConfigurationError)
+    own = call(settings, "tidemill.db").exception
+    assert isinstance(own, ConfigurationError)
+    assert "the installation's own database" in str(own)
+    assert call(settings, "used.db").exit_code == 0
+    used = call(settings, "used.db").exception
+    assert isinstance(used, ConfigurationError)
+    assert "is not fresh" in str(used)

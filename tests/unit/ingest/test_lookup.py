@@ -83,7 +83,7 @@ def test_a_database_that_hangs_is_waited_for_once_and_not_for_long() -> None:
     async def ask() -> list[dict[int, str]]:
         found = [await lookup.find([2]), await lookup.find([4])]
         source.gate.set()
-        while lookup._is_asking:
+        while lookup._asking is not None and not lookup._asking.done():
             await asyncio.sleep(0.001)
         return [*found, await lookup.find([6])]
 

@@ -110,3 +110,18 @@ def test_the_memory_is_bounded() -> None:
     ring._entries.update({str(number): ring._entries["tdm_a"] for number in range(20_000)})
     let_in(ring, "Bearer tdm_b")
     assert list(ring._entries) == ["tdm_b"]
+
+
+def test_a_database_that_is_away_is_asked_again_only_after_a_while() -> None:
+    desk = Desk()
+    ring = desk.ring()
+    let_in(ring)
+    desk.is_away = True
+    for desk.now in (6, 7, 10.9):
+        let_in(ring)
+    assert desk.num_asked == 2
+    desk.now = 11.1
+    let_in(ring)
+    assert desk.num_asked == 3
+    desk.now = 61
+    assert refused(lambda: let_in(ring)) == 503

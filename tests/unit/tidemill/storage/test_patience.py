@@ -3,8 +3,8 @@ import threading
 
 import pytest
 
-from ingest.patience import within
 from tidemill.errors import StorageError
+from tidemill.storage.patience import within
 
 
 def test_an_answer_in_time_is_returned_and_an_error_raised() -> None:
