@@ -1,9 +1,13 @@
 """Many open interactions at once, by the storage layer's own bulk insert and past the log."""
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
+
+import psycopg
 
 from benchmarks.ingest.events import make_interaction
 from tidemill.contracts.codec import encode
@@ -43,6 +47,22 @@ class Filling:
                 insert_interactions(session, rows)
             self.sample += _sampled(rows)
             self.num_rows = last
+
+    def settle(self) -> None:
+        """Let the database finish what a bulk insert leaves behind; a live one has long done so.
+
+        PostgreSQL would count the rows and write its pages within the next minutes, beside
+        whatever is measured then.
+        """
+        url = self.database.url
+        if self.database.is_sqlite:
+            with closing(sqlite3.connect(str(url.database), isolation_level=None)) as embedded:
+                embedded.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return
+        plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        with psycopg.connect(plain, autocommit=True) as connection:
+            connection.execute("VACUUM (ANALYZE) interactions")
+            connection.execute("CHECKPOINT")
 
     def take(self, number: int, dice: Random) -> list[tuple[str, str]]:
         """Return some that were added, from all over the table, each once.

@@ -50,6 +50,7 @@ class GrowthPart:
             filling = Filling(database, installation.shared.log.num_partitions)
             for level in self.size.levels:
                 filling.fill_to(level)
+                filling.settle()
                 for number in self._numbers:
                     if not self.rounds.has(self._key(level, number)):
                         self._measure_round(level, number, installation, filling)

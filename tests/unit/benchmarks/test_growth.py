@@ -24,6 +24,8 @@ def test_a_table_is_filled_to_a_number_and_every_row_is_open(tmp_path: Path) -> 
             ids = set(session.scalars(select(InteractionRow.interaction_id)))
         assert rows == filling.num_rows == number
         assert {one for one, _ in filling.sample} < ids
+        # It must not meet a transaction that is open still.
+        filling.settle()
     database.close()
 
 
