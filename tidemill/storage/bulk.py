@@ -18,7 +18,13 @@ from tidemill.storage.tables.base import Row
 
 _POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 
-_DRIVER_TYPES = {"BIGINT": "int8", "INTEGER": "int4", "TIMESTAMP WITH TIME ZONE": "timestamptz"}
+_DRIVER_TYPES = {
+    "BIGINT": "int8",
+    "BOOLEAN": "bool",
+    "FLOAT": "float8",
+    "INTEGER": "int4",
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+}
 """Where the driver calls a column's type something else."""
 
 _Bind = Callable[[Any], Any]

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from tidemill.contracts.experience import Experience, Origin, Outcome
+from tidemill.storage.bulk import insert_rows
 from tidemill.storage.tables import ExperienceRow
 
 READY = "ready"
@@ -24,8 +25,7 @@ def insert_experiences(
     session: Session, experiences: Sequence[Experience], *, created_at: datetime
 ) -> None:
     """Add experiences, ready to train on, in one statement."""
-    if experiences:
-        session.execute(insert(ExperienceRow), [_values(e, created_at) for e in experiences])
+    insert_rows(session, ExperienceRow, [_values(one, created_at) for one in experiences])
 
 
 def to_experience(row: ExperienceRow) -> Experience:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import case, func, or_, select, update
+from sqlalchemy import case, func, or_, select, union, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from tidemill.contracts.experience import Experience, Outcome
 from tidemill.errors import FencedError
 from tidemill.storage.experiences import to_experience
+from tidemill.storage.membership import is_any
 from tidemill.storage.quarantine import touches_quarantine
 from tidemill.storage.tables import (
     ExperienceRevisionRow,
@@ -81,19 +82,22 @@ def fetch_revisable(
     closes one meanwhile waits, and then sees the feedback that was stored here.
     """
     row = InteractionRow
+    # Two sets by one index each: for `id or trajectory` a database reads the whole table.
+    ids = select(row.interaction_id)
+    wanted = union(
+        ids.where(is_any(row.interaction_id, target_ids)),
+        ids.where(is_any(row.trajectory_id, target_ids)),
+    )
     query = (
         select(row.interaction_id, row.state, row.document, row.appended_at)
-        .where(
-            row.tenant == tenant,
-            or_(row.interaction_id.in_(target_ids), row.trajectory_id.in_(target_ids)),
-        )
+        .where(row.tenant == tenant, row.interaction_id.in_(wanted))
         # In the order in which interactions are closed, so that nobody waits in a circle.
         .order_by(row.closes_at, row.interaction_id)
         .with_for_update(read=True)
     )
     found = {one.interaction_id: one for one in session.execute(query) if one.state in _REVISABLE}
     experiences = session.scalars(
-        select(ExperienceRow).where(ExperienceRow.experience_id.in_(found))
+        select(ExperienceRow).where(is_any(ExperienceRow.experience_id, found))
     )
     return [
         Revisable(
