@@ -231,6 +231,8 @@ def _connect(settings: KafkaLogSettings, timeout_s: float) -> KafkaProducer:
             "acks": "all",
             "enable_idempotence": True,
             "compression_type": "zstd",
+            # Callers wait for each record. Under load batches fill by themselves.
+            "linger_ms": 0,
             "batch_size": 128 << 10,
             "max_request_size": MAX_MESSAGE_BYTES,
             "allow_auto_create_topics": False,
