@@ -48,7 +48,7 @@ def test_a_key_whose_request_is_not_answered_is_409(client: Client) -> None:
         public_id, text = create_key(
             session, tenant="default", scopes=["feedback:write"], label="", now=NOW
         )
-    caller = client.server.api.callers._find(text)
+    caller = client.server._find_key(text)
     assert caller is not None
     assert caller.public_id == public_id
     with client.server.api.idempotency.hold("order-7", caller):

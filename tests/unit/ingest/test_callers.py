@@ -91,7 +91,7 @@ def test_guessing_does_not_fill_the_memory() -> None:
                 await callers.require(f"Bearer {number}", Scope.READ)
 
     asyncio.run(guess())
-    assert len(callers._seen) <= 10_000
+    assert len(callers._memory) <= 10_000
 
 
 def test_rejections_are_counted_by_reason() -> None:
@@ -115,7 +115,7 @@ def test_a_database_that_hangs_is_asked_again_only_after_a_while() -> None:
     async def ask() -> list[ApiKey]:
         keys.callers = Callers(keys.find, timeout_s=0.02, clock=lambda: keys.seconds)
         found = [await keys.callers.require("Bearer tdm_w", Scope.FEEDBACK_WRITE)]
-        keys.callers._find = hang
+        keys.callers._memory._find = hang
         keys.seconds += 6
         for _ in range(3):
             found.append(await keys.callers.require("Bearer tdm_w", Scope.FEEDBACK_WRITE))

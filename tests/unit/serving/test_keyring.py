@@ -107,9 +107,10 @@ def test_the_memory_is_bounded() -> None:
     desk = Desk()
     ring = desk.ring()
     let_in(ring)
-    ring._entries.update({str(number): ring._entries["tdm_a"] for number in range(20_000)})
+    seen = ring._memory._seen
+    seen.update({str(number): seen["tdm_a"] for number in range(20_000)})
     let_in(ring, "Bearer tdm_b")
-    assert list(ring._entries) == ["tdm_b"]
+    assert list(seen) == ["tdm_b"]
 
 
 def test_a_database_that_is_away_is_asked_again_only_after_a_while() -> None:
