@@ -1,7 +1,6 @@
 """`tidemill dead-letters list|show|replay|drop`: records that could not be used."""
 
 import base64
-import getpass
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemill.cli.context import load_settings
+from tidemill.cli.context import load_settings, opened_database
 from tidemill.cli.moments import parse_moment
 from tidemill.cli.printing import printable
 from tidemill.contracts.events import DeadLetterReason
@@ -186,16 +185,11 @@ def _find(
 def _clerk(database: "Database", settings: "Settings") -> "Clerk":
     from ingest.letters import Clerk
     from tidemill.rewards.metrics_file import load_metrics
+    from tidemill.storage.operators import current_operator
 
-    return Clerk(database=database, metrics=load_metrics(settings.metrics), actor=_actor())
-
-
-def _actor() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # A container's user may have no name.
-        return "operator"
+    return Clerk(
+        database=database, metrics=load_metrics(settings.metrics), actor=current_operator()
+    )
 
 
 def _facts(row: "DeadLetterRow") -> dict[str, Any]:
@@ -238,12 +232,5 @@ def _now() -> datetime:
 @contextmanager
 def _database(ctx: typer.Context) -> Iterator[tuple["Database", "Settings"]]:
     settings = load_settings(ctx)
-    from tidemill.storage.database import Database
-    from tidemill.storage.schema import require_current_schema
-
-    database = Database(settings.shared.database_url)
-    try:
-        require_current_schema(database)
+    with opened_database(settings.shared) as database:
         yield database, settings
-    finally:
-        database.close()

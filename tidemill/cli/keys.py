@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemill.cli.context import load_settings
+from tidemill.cli.context import load_settings, opened_database
 
 if TYPE_CHECKING:
     from tidemill.storage.database import Database
@@ -133,12 +133,5 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
 @contextmanager
 def _database(ctx: typer.Context) -> Iterator[tuple["Database", str]]:
     settings = load_settings(ctx)
-    from tidemill.storage.database import Database
-    from tidemill.storage.schema import require_current_schema
-
-    database = Database(settings.shared.database_url)
-    try:
-        require_current_schema(database)
+    with opened_database(settings.shared) as database:
         yield database, settings.shared.tenant
-    finally:
-        database.close()

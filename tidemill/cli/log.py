@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidemill.cli.context import load_settings
+from tidemill.cli.context import load_settings, opened_database
 from tidemill.contracts.events import TOPICS
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tidemill.eventlog.base import EventLog, Record
     from tidemill.eventlog.following import Follower
     from tidemill.lag import PartitionLag
-    from tidemill.storage.database import Database
 
 _group = typer.Typer(help="The event log: follow it, measure it, replay it.", no_args_is_help=True)
 _PREFIX = "tidemill."
@@ -85,7 +84,7 @@ def stats(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Show what every partition holds, and how far ingest is behind in records and seconds."""
     from tidemill.lag import measure_lag
 
-    with _log(ctx) as (log, settings), _database(settings) as database:
+    with _log(ctx) as (log, settings), opened_database(settings.shared) as database:
         found = measure_lag(
             database,
             log,
@@ -128,7 +127,7 @@ def replay(
         try:
             prepare_fresh(fresh)
             if metrics.judges:
-                with _database(settings) as live:
+                with opened_database(settings.shared) as live:
                     reuse_judgements(live, fresh)
             made = replay_log(
                 log,
@@ -139,7 +138,7 @@ def replay(
             )
             compared = None
             if compare:
-                with _database(settings) as live:
+                with opened_database(settings.shared) as live:
                     compared = compare_replay(made, live)
         finally:
             fresh.close()
@@ -207,16 +206,3 @@ def _log(ctx: typer.Context) -> Iterator[tuple["EventLog", "Settings"]]:
         yield log, settings
     finally:
         log.close()
-
-
-@contextmanager
-def _database(settings: "Settings") -> Iterator["Database"]:
-    from tidemill.storage.database import Database
-    from tidemill.storage.schema import require_current_schema
-
-    database = Database(settings.shared.database_url)
-    try:
-        require_current_schema(database)
-        yield database
-    finally:
-        database.close()

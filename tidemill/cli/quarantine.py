@@ -1,6 +1,5 @@
 """`tidemill quarantine list|add|remove`: whose feedback is kept without effect."""
 
-import getpass
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemill.cli.context import load_settings
+from tidemill.cli.context import load_settings, opened_database
 from tidemill.cli.printing import printable
 
 if TYPE_CHECKING:
@@ -69,6 +68,7 @@ def add(  # noqa: PLR0913  typer reads the options from the parameters
     tenant: Annotated[str | None, typer.Option(help="Instead of the settings' tenant.")] = None,
 ) -> None:
     """Put a rater, a subject or a tenant into quarantine; exit 1 when it is there already."""
+    from tidemill.storage.operators import current_operator
     from tidemill.storage.quarantine import add_to_quarantine
 
     with _database(ctx) as (database, shared):
@@ -82,7 +82,7 @@ def add(  # noqa: PLR0913  typer reads the options from the parameters
                 kind=meant,
                 who=name,
                 reason=reason,
-                actor=_actor(),
+                actor=current_operator(),
                 now=datetime.now(UTC),
             )
     if number is None:
@@ -98,11 +98,12 @@ def remove(
     reason: Reason,
 ) -> None:
     """End a stay; what was dropped stays dropped. Exit 1 when there is none of this number."""
+    from tidemill.storage.operators import current_operator
     from tidemill.storage.quarantine import remove_from_quarantine
 
     with _database(ctx) as (database, _), database.transaction() as session:
         is_ended = remove_from_quarantine(
-            session, number, reason=reason, actor=_actor(), now=datetime.now(UTC)
+            session, number, reason=reason, actor=current_operator(), now=datetime.now(UTC)
         )
     if not is_ended:
         typer.echo(f"no stay {number} lasts; see `tidemill quarantine list`", err=True)
@@ -153,23 +154,8 @@ def _facts(stay: "Stay") -> dict[str, Any]:
     }
 
 
-def _actor() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # A container's user may have no name.
-        return "operator"
-
-
 @contextmanager
 def _database(ctx: typer.Context) -> Iterator[tuple["Database", "SharedSettings"]]:
     shared = load_settings(ctx).shared
-    from tidemill.storage.database import Database
-    from tidemill.storage.schema import require_current_schema
-
-    database = Database(shared.database_url)
-    try:
-        require_current_schema(database)
+    with opened_database(shared) as database:
         yield database, shared
-    finally:
-        database.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemill.cli.context import load_settings
+from tidemill.cli.context import load_settings, opened_database
 
 if TYPE_CHECKING:
     from gating.figures import VersionFigures
@@ -210,16 +210,10 @@ def roll_back_release(ctx: typer.Context, reason: Reason, as_json: AsJson = Fals
 @contextmanager
 def _registry(ctx: typer.Context) -> "Iterator[PolicyRegistry]":
     from tidemill.registry import PolicyRegistry
-    from tidemill.storage.database import Database
-    from tidemill.storage.schema import require_current_schema
 
     shared = load_settings(ctx).shared
-    database = Database(shared.database_url)
-    try:
-        require_current_schema(database)
+    with opened_database(shared) as database:
         yield PolicyRegistry(database, model=shared.model, tenant=shared.tenant)
-    finally:
-        database.close()
 
 
 def _side_by_side(figures: "Sequence[VersionFigures]") -> list[tuple[str, ...]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemill.cli.context import load_settings
+from tidemill.cli.context import load_settings, opened_database
 
 if TYPE_CHECKING:
     from tidemill.cli.settings import Settings
@@ -26,16 +26,9 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Show parts, versions and lag; exit 0 when every known part is ready, else 1."""
-    from tidemill.storage.database import Database
-    from tidemill.storage.schema import require_current_schema
-
     settings = load_settings(ctx)
-    database = Database(settings.shared.database_url)
-    try:
-        require_current_schema(database)
+    with opened_database(settings.shared) as database:
         report = _report(settings, database)
-    finally:
-        database.close()
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:

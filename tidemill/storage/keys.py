@@ -3,7 +3,6 @@
 A key reads `tdm_<public id>_<secret>`; the public id finds the row, the secret proves it.
 """
 
-import getpass
 import hashlib
 import hmac
 import re
@@ -18,6 +17,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tidemill.errors import ConfigurationError
+from tidemill.storage.operators import current_operator
 from tidemill.storage.tables import ApiKeyRow, KeyEventRow
 
 MAX_KEY_LENGTH = 128
@@ -138,17 +138,9 @@ def _event(row: ApiKeyRow, action: str, now: datetime) -> KeyEventRow:
         action=action,
         scopes=list(row.scopes),
         label=row.label,
-        actor=_actor(),
+        actor=current_operator(),
         at=now,
     )
-
-
-def _actor() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # A container's user may have no name.
-        return "operator"
 
 
 def _hash(secret: str) -> str:
