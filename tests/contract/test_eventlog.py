@@ -10,8 +10,16 @@ from uuid import uuid4
 
 import pytest
 
+from tests.stored_offsets import StoredOffsets
 from tidemill.errors import EventLogError
-from tidemill.eventlog.base import EventLog, EventSource, Position, Record, TopicPartition
+from tidemill.eventlog.base import (
+    EventLog,
+    EventSource,
+    NewRecord,
+    Position,
+    Record,
+    TopicPartition,
+)
 from tidemill.eventlog.topics import MAX_RECORD_BYTES
 
 
@@ -33,33 +41,6 @@ def append_all(log: EventLog, topic: str, pairs: list[tuple[str, bytes]]) -> lis
     places = [future.result(timeout=20) for future in futures]
     sink.close()
     return places
-
-
-@dataclass
-class Positions:
-    """Offsets as SQL keeps them: moved by compare-and-set only."""
-
-    offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    loads: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def load(self, place: TopicPartition) -> int | None:
-        with self.lock:
-            self.loads += 1
-            return self.offsets.get(place)
-
-    def commit(self, records: list[Record]) -> bool:
-        """Store the offsets of a batch unless another member was faster: all or none."""
-        first: dict[TopicPartition, int] = {}
-        end: dict[TopicPartition, int] = {}
-        for record in records:
-            first.setdefault(record.topic_partition, record.offset)
-            end[record.topic_partition] = record.offset + 1
-        with self.lock:
-            if any(self.offsets.get(place, 0) != offset for place, offset in first.items()):
-                return False
-            self.offsets.update(end)
-            return True
 
 
 def poll_until(source: EventSource, count: int, *, timeout_s: float = 20.0) -> list[Record]:
@@ -193,7 +174,7 @@ def test_a_key_that_is_no_text_hurts_nobody_else(any_log: EventLog, topic: str) 
 
 def test_a_member_begins_where_the_loader_says(any_log: EventLog, topic: str) -> None:
     append_all(any_log, topic, [(f"k{n % 9}", b"v") for n in range(60)])
-    positions = Positions({TopicPartition(topic, 0): 5})
+    positions = StoredOffsets({TopicPartition(topic, 0): 5})
     ends = {number: bounds.end for number, bounds in any_log.bounds(topic).items()}
     source = any_log.source((topic,), group=uuid4().hex, positions=positions.load)
     records = poll_until(source, 55)
@@ -206,10 +187,10 @@ def test_a_member_begins_where_the_loader_says(any_log: EventLog, topic: str) ->
 
 def test_rewinding_goes_back_to_what_is_stored(any_log: EventLog, topic: str) -> None:
     append_all(any_log, topic, [("k", str(number).encode()) for number in range(20)])
-    positions = Positions()
+    positions = StoredOffsets()
     source = any_log.source((topic,), group=uuid4().hex, positions=positions.load)
     before = poll_until(source, 20)
-    assert positions.commit(before[:8])
+    assert positions.store(before[:8])
     source.rewind()
     after = poll_until(source, 12)
     source.close()
@@ -290,7 +271,7 @@ class Worker:
     log: EventLog
     topic: str
     group: str
-    positions: Positions
+    positions: StoredOffsets
     stored: list[bytes]
     fenced: int = 0
     assigned: frozenset[TopicPartition] = frozenset()
@@ -311,7 +292,7 @@ class Worker:
             self.assigned = source.assignment()
             if not records:
                 continue
-            if self.positions.commit(records):
+            if self.positions.store(records):
                 self.stored.extend(record.value for record in records)
             else:
                 self.fenced += 1
@@ -322,7 +303,7 @@ class Worker:
 def test_members_share_the_work_and_a_rebalance_loses_and_doubles_nothing(
     any_log: EventLog, topic: str
 ) -> None:
-    positions, stored, group = Positions(), [], uuid4().hex
+    positions, stored, group = StoredOffsets(), [], uuid4().hex
     workers = [Worker(any_log, topic, group, positions, stored) for _ in range(2)]
     sink = any_log.sink()
     sent: list[bytes] = []
@@ -353,3 +334,30 @@ def test_members_share_the_work_and_a_rebalance_loses_and_doubles_nothing(
         time.sleep(0.02)
     workers[1].leave()
     assert Counter(stored) == Counter(sent)
+
+
+def test_records_that_are_handed_over_together_are_told_one_by_one(
+    any_log: EventLog, topic: str
+) -> None:
+    sink = any_log.sink()
+    good = [NewRecord("k", str(number).encode()) for number in range(20)]
+    too_large = NewRecord("k", bytes(MAX_RECORD_BYTES + 1))
+    outcomes = sink.append_all(topic, [*good[:10], too_large, *good[10:]]).result(timeout=20)
+    assert sink.append_all(topic, []).result(timeout=20) == []
+    sink.close()
+    refused = outcomes.pop(10)
+    assert isinstance(refused, EventLogError)
+    assert "at most" in str(refused)
+    places = [one for one in outcomes if isinstance(one, Position)]
+    assert len(places) == len(good)
+    assert [one.offset for one in places] == sorted(one.offset for one in places)
+    (partition,) = {one.partition for one in places}
+    stored = any_log.read(topic, partition, offset=places[0].offset, max_records=100)
+    assert [record.value for record in stored] == [record.value for record in good]
+
+
+def test_nothing_is_handed_over_together_after_close(any_log: EventLog, topic: str) -> None:
+    sink = any_log.sink()
+    sink.close()
+    with pytest.raises(EventLogError, match="closed"):
+        sink.append_all(topic, [NewRecord("k", b"v")])

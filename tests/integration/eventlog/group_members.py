@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from tests.stored_offsets import StoredOffsets
 from tidemill.errors import EventLogUnavailableError
 from tidemill.eventlog.base import EventLog, Record, TopicPartition
 
@@ -21,41 +22,13 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 @dataclass
-class Rows:
-    """What all members stored, in place of the database: offsets move by compare-and-set."""
-
-    offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    values: list[bytes] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def position(self, place: TopicPartition) -> int | None:
-        """Where a partition stands."""
-        with self.lock:
-            return self.offsets.get(place)
-
-    def store(self, records: list[Record]) -> bool:
-        """Store a batch and its offsets, or nothing."""
-        first: dict[TopicPartition, int] = {}
-        end: dict[TopicPartition, int] = {}
-        for record in records:
-            first.setdefault(record.topic_partition, record.offset)
-            end[record.topic_partition] = record.offset + 1
-        with self.lock:
-            if any(self.offsets.get(place, 0) != offset for place, offset in first.items()):
-                return False
-            self.offsets.update(end)
-            self.values.extend(record.value for record in records)
-            return True
-
-
-@dataclass
 class GroupMember:
     """Polls and stores in a thread of its own; `hold` stops it between the two."""
 
     log: EventLog
     topics: tuple[str, ...]
     group: str
-    rows: Rows
+    rows: StoredOffsets
     stored: list[Record] = field(default_factory=list)
     num_fenced: int = 0
     assigned: frozenset[TopicPartition] = frozenset()
@@ -86,8 +59,7 @@ class GroupMember:
     def is_overtaken(self) -> bool:
         """Tell whether another member stored records that this one holds."""
         return any(
-            (self.rows.position(record.topic_partition) or 0) > record.offset
-            for record in self.held
+            (self.rows.load(record.topic_partition) or 0) > record.offset for record in self.held
         )
 
     @property
@@ -96,7 +68,7 @@ class GroupMember:
         return {place.partition for place in self.assigned}
 
     def _run(self) -> None:
-        source = self.log.source(self.topics, group=self.group, positions=self.rows.position)
+        source = self.log.source(self.topics, group=self.group, positions=self.rows.load)
         while not self._stop.is_set():
             records: list[Record] = []
             with suppress(EventLogUnavailableError):

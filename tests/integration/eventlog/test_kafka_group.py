@@ -6,8 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.integration.eventlog.group_members import GroupMember, Rows, Stream, wait_until
+from tests.integration.eventlog.group_members import GroupMember, Stream, wait_until
 from tests.servers import KafkaBroker, new_kafka_broker
+from tests.stored_offsets import StoredOffsets
 from tidemill.eventlog.kafka import KafkaLog
 from tidemill.settings import KafkaLogSettings
 
@@ -44,7 +45,7 @@ class Group:
     """Members on a topic that grows."""
 
     def __init__(self, log: KafkaLog) -> None:
-        self.log, self.name, self.rows = log, uuid4().hex, Rows()
+        self.log, self.name, self.rows = log, uuid4().hex, StoredOffsets()
         self.topics = (f"a.{self.name}", f"b.{self.name}")
         log.create_topics(self.topics)
         self.stream = Stream(log, self.topics[0]).start()

@@ -7,8 +7,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from tests.integration.eventlog.group_members import GroupMember, Rows, Stream, wait_until
+from tests.integration.eventlog.group_members import GroupMember, Stream, wait_until
 from tests.kafka_cluster import KafkaCluster, running_cluster
+from tests.stored_offsets import StoredOffsets
 from tidemill.errors import EventLogUnavailableError
 from tidemill.eventlog.base import Position
 from tidemill.eventlog.kafka import KafkaLog
@@ -62,7 +63,7 @@ def stored_in(log: KafkaLog) -> Counter[bytes]:
 def test_a_killed_leader_loses_nothing_that_was_acknowledged(
     cluster: KafkaCluster, log: KafkaLog
 ) -> None:
-    rows = Rows()
+    rows = StoredOffsets()
     member = GroupMember(log, (TOPIC,), "g", rows).start()
     stream = Stream(log, TOPIC).start()
     wait_for_more(stream, 300)
