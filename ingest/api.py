@@ -44,7 +44,7 @@ def _build_routes(api: Api, posts: Mapping[str, Handler]) -> FastAPI:
         redoc_url=None,
         # Without it an empty id would be answered with the way to another route.
         redirect_slashes=False,
-        exception_handlers=dict(_HANDLERS.items()),
+        exception_handlers=_HANDLERS,
     )
     add = app.add_api_route
     reading, subjects = Reading(api), Subjects(api)
@@ -96,7 +96,7 @@ async def _unexpected(request: Request, error: Exception) -> Response:
     return await _problem(request, ProblemError(500, "this failed here; see the log of ingest-api"))
 
 
-_HANDLERS: dict[type[Exception], Any] = {
+_HANDLERS: dict[Any, Any] = {
     ProblemError: _problem,
     HTTPException: _http_error,
     StorageError: _no_database,

@@ -23,7 +23,14 @@ from tidemill.contracts.events import TOPICS
 from tidemill.errors import EventLogError, StorageError
 from tidemill.eventlog.base import EventLog, EventSink
 from tidemill.eventlog.opening import open_log
-from tidemill.process import Pulse, configure_logging, listen, spare_collector, stop_on_signal
+from tidemill.process import (
+    FORCE_AFTER_S,
+    Pulse,
+    configure_logging,
+    listen,
+    spare_collector,
+    stop_on_signal,
+)
 from tidemill.rewards.metrics_file import load_metrics
 from tidemill.settings import SharedSettings
 from tidemill.storage.database import Database
@@ -40,9 +47,6 @@ _log = logging.getLogger(__name__)
 PART = "ingest-api"
 _KEEP_ALIVE_S = 75
 _DRAIN_S = 10
-_FORCE_S = 25
-"""Beyond the drain; before those who run processes send SIGKILL, commonly after 30 s."""
-
 _TICK_S = 0.25
 _ASKED_AT_ONCE = 256
 """Ids that SQLite is asked for on the event loop: half a microsecond each."""
@@ -199,7 +203,7 @@ def run(shared: SharedSettings, settings: IngestSettings) -> int:
         ConfigurationError: the process cannot start like this.
     """
     configure_logging(PART)
-    stop = stop_on_signal(force_after_s=_FORCE_S)
+    stop = stop_on_signal(force_after_s=FORCE_AFTER_S)
     Server(shared, settings).run(stop)
     return 0
 

@@ -12,7 +12,13 @@ from ingest.settings import IngestSettings
 from tidemill.contracts.events import TOPICS
 from tidemill.errors import EventLogError, FencedError, StorageError
 from tidemill.eventlog.opening import open_log
-from tidemill.process import Pulse, configure_logging, spare_collector, stop_on_signal
+from tidemill.process import (
+    FORCE_AFTER_S,
+    Pulse,
+    configure_logging,
+    spare_collector,
+    stop_on_signal,
+)
 from tidemill.rewards.metrics_file import load_metrics
 from tidemill.rewards.verifiers import load_verifiers
 from tidemill.settings import SharedSettings
@@ -22,9 +28,6 @@ from tidemill.storage.schema import require_current_schema
 _log = logging.getLogger(__name__)
 
 PART = "ingest-worker"
-_FORCE_S = 25
-"""A batch that is not done by then was never committed, and is read again."""
-
 _RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Waits after failures in a row; the last one repeats."""
 
@@ -36,7 +39,8 @@ def run(shared: SharedSettings, settings: IngestSettings) -> int:
         ConfigurationError: metrics, plugins or schema are wrong.
     """
     configure_logging(PART)
-    stop = stop_on_signal(force_after_s=_FORCE_S)
+    # A batch that is not done by then was never committed, and is read again.
+    stop = stop_on_signal(force_after_s=FORCE_AFTER_S)
     metrics = load_metrics(shared.metrics)
     verifiers = load_verifiers(metrics)
     endpoint = open_endpoint(metrics, settings.judge, os.environ)

@@ -16,6 +16,9 @@ from tidemill.storage.database import Database
 from tidemill.storage.heartbeats import write_heartbeat
 from tidemill.storage.tables import HeartbeatRow
 
+FORCE_AFTER_S = 25.0
+"""Beyond any drain; before those who run processes send SIGKILL, commonly after 30 s."""
+
 _COLLECT_AFTER = 20_000
 """New container objects before the collector looks at them."""
 

@@ -16,7 +16,12 @@ from pydantic import BaseModel
 
 from benchmarks.figures import percentile
 from benchmarks.ingest.apart import ask
-from benchmarks.ingest.requests import AnswerBuffer, assessment_requests, feedback_requests
+from benchmarks.ingest.requests import (
+    AnswerBuffer,
+    NotTakenError,
+    assessment_requests,
+    feedback_requests,
+)
 
 _PATIENCE_S = 60.0
 
@@ -47,10 +52,6 @@ class Answered(BaseModel):
     num_requests: int
 
 
-class LoadError(Exception):
-    """A request was not taken as it has to be; the figures would mean nothing."""
-
-
 class _Connection(asyncio.Protocol):
     """One connection that sends the next request when the last one is answered."""
 
@@ -67,7 +68,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.over.done():
-            self.over.set_exception(LoadError(f"the server closed a connection: {exc}"))
+            self.over.set_exception(NotTakenError(f"the server closed a connection: {exc}"))
 
     def data_received(self, data: bytes) -> None:
         whole = self._buffer.take(data)
@@ -76,7 +77,7 @@ class _Connection(asyncio.Protocol):
         now = time.perf_counter()
         problem = self._runner.count(whole, now - self._sent_at)
         if problem is not None:
-            self.over.set_exception(LoadError(problem))
+            self.over.set_exception(NotTakenError(problem))
         elif now < self._runner.until:
             self._send()
         else:
@@ -130,7 +131,7 @@ async def send(load: Load) -> Answered:
     """Send one load.
 
     Raises:
-        LoadError: an answer other than accepted.
+        NotTakenError: an answer other than accepted.
     """
     requests = requests_of(load)
     await _Runner(load, requests).run(load.warm_up_s)
@@ -168,7 +169,7 @@ def main() -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             answered = runner.run(send(load))
-        except LoadError as error:
+        except NotTakenError as error:
             sys.stderr.write(f"{error}\n")
             return 1
     sys.stdout.write(answered.model_dump_json())

@@ -13,7 +13,7 @@ from typing import cast
 import uvloop
 from pydantic import BaseModel
 
-from benchmarks.ingest.requests import AnswerBuffer, feedback_request_on
+from benchmarks.ingest.requests import AnswerBuffer, NotTakenError, feedback_request_on
 
 _ACCEPTED = b"202"
 
@@ -36,10 +36,6 @@ class Offered(BaseModel):
     """`time.monotonic()` in seconds, in the order of the interactions."""
     most_behind_s: float
     """The longest that a request waited for a free connection."""
-
-
-class OfferError(Exception):
-    """A request was not taken as it has to be; the figures would mean nothing."""
 
 
 class _Connection(asyncio.Protocol):
@@ -92,7 +88,7 @@ class _Sender:
     def fail(self, problem: str) -> None:
         """End the run."""
         if not self.over.done():
-            self.over.set_exception(OfferError(problem))
+            self.over.set_exception(NotTakenError(problem))
 
     def _send_waiting(self) -> None:
         while self._waiting and self.free:
@@ -105,7 +101,7 @@ async def send(offer: Offer) -> Offered:
     """Send everything that is offered, and wait until all of it is answered.
 
     Raises:
-        OfferError: an answer other than accepted.
+        NotTakenError: an answer other than accepted.
     """
     requests = [feedback_request_on(one, key=offer.key) for one in offer.interaction_ids]
     loop = asyncio.get_running_loop()
@@ -138,7 +134,7 @@ def main() -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             offered = runner.run(send(offer))
-        except OfferError as error:
+        except NotTakenError as error:
             sys.stderr.write(f"{error}\n")
             return 1
     sys.stdout.write(offered.model_dump_json())

@@ -64,6 +64,10 @@ def feedback_request_on(interaction_id: str, *, key: str) -> bytes:
     return to_request("/v1/feedback", _json(body), key=key)
 
 
+class NotTakenError(Exception):
+    """A request was not taken as it has to be; the figures would mean nothing."""
+
+
 class AnswerBuffer:
     """What came in on one connection that has one request under way."""
 

@@ -54,8 +54,9 @@ class EmbeddedSink:
         `EventLogError` when the topic does not exist or the record is too large.
         """
         record = NewRecord(key, value)
-        for error in find_flaws(topic, [record]).values():
-            return refused(error)
+        flaws = find_flaws(topic, [record])
+        if flaws:
+            return refused(flaws[0])
         return self._follow(lambda: self._writer.submit(topic, record))
 
     def append_all(self, topic: str, records: Sequence[NewRecord]) -> Future[list[Appended]]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from sqlalchemy import ColumnElement, delete, exists, insert, select, update
 from sqlalchemy.orm import Session
 
+from tidemill.storage.membership import is_any
 from tidemill.storage.tables import InteractionRow, JudgementRow
 
 _PAGE = 1000
@@ -69,7 +70,7 @@ def fetch_judgements(
     """Return all judgements of some interactions."""
     if not interaction_ids:
         return {}
-    query = select(JudgementRow).where(JudgementRow.interaction_id.in_(interaction_ids))
+    query = select(JudgementRow).where(is_any(JudgementRow.interaction_id, interaction_ids))
     return {(row.interaction_id, row.digest): row for row in session.scalars(query)}
 
 
@@ -77,7 +78,7 @@ def fetch_answers(session: Session, digests: Collection[str]) -> dict[str, list[
     """Return the votes on content that was judged before, by its digest; the first ones count."""
     query = (
         select(JudgementRow.digest, JudgementRow.scores)
-        .where(JudgementRow.digest.in_(digests), JudgementRow.state == JudgementState.ANSWERED)
+        .where(is_any(JudgementRow.digest, digests), JudgementRow.state == JudgementState.ANSWERED)
         .order_by(JudgementRow.finished_at.desc(), JudgementRow.interaction_id.desc())
     )
     return dict(session.execute(query).all())
