@@ -5,11 +5,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from ingest.api_errors import ProblemError, printable
 from ingest.appends import Appends
-from ingest.feedback_records import FeedbackRecord
+from ingest.feedback_records import FeedbackRecord, RecordKey
 from ingest.lookup import Lookup
 from ingest.settings import IngestSettings
 from tidemill.contracts.codec import MAX_EVENT_BYTES, encode
@@ -19,9 +19,7 @@ from tidemill.rewards.metrics import MetricsFile
 from tidemill.rewards.scoring import refusal
 
 V = TypeVar("V")
-
-RecordKey = tuple[str, str]
-"""Tenant and id: what another tenant holds is never told."""
+V_co = TypeVar("V_co", covariant=True)
 
 
 class Status(StrEnum):
@@ -47,12 +45,26 @@ class Outcome(NamedTuple):
     reason: str | None = None
 
 
-class _Entry(NamedTuple, Generic[V]):
+class _Entry(Protocol[V_co]):
     """What the log gets, and what tells a repeat from a conflict."""
 
+    @property
+    def key(self) -> RecordKey:
+        """Return whose record it is."""
+
+    @property
+    def record(self) -> NewRecord:
+        """Return what the log gets."""
+
+    @property
+    def fingerprint(self) -> V_co:
+        """Return what differs where the body does."""
+
+
+class _Interaction(NamedTuple):
     key: RecordKey
     record: NewRecord
-    fingerprint: V
+    fingerprint: bytes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,7 +95,7 @@ class Acceptor:
         Raises:
             ProblemError: 429, too much is on its way.
         """
-        entries = [self._feedback(one) for one in feedback]
+        entries = [self._refused(one) or one for one in feedback]
         return await self._take(FEEDBACK, entries, self.known_feedback)
 
     async def take_interactions(self, events: Sequence[InteractionServed]) -> list[Outcome]:
@@ -101,16 +113,14 @@ class Acceptor:
         entries: Sequence[_Entry[V] | Outcome],
         known: Lookup[RecordKey, V],
     ) -> list[Outcome]:
-        good = [one for one in entries if isinstance(one, _Entry)]
+        good = [one for one in entries if not isinstance(one, Outcome)]
         before = await known.find([one.key for one in good])
         first: dict[RecordKey, _Entry[V]] = {}
         for one in good:
             if one.key not in before:
                 first.setdefault(one.key, one)
         stored = dict(zip(first, await self._append(topic, first.values()), strict=True))
-        for key, is_stored in stored.items():
-            if is_stored:
-                known.remember(key, first[key].fingerprint)
+        known.remember({key: first[key].fingerprint for key, done in stored.items() if done})
         outcomes = [
             one if isinstance(one, Outcome) else _outcome(one, before, first, stored)
             for one in entries
@@ -118,17 +128,16 @@ class Acceptor:
         self.num_answered.update([outcome.status for outcome in outcomes])
         return outcomes
 
-    def _feedback(self, one: FeedbackRecord) -> _Entry[str] | Outcome:
+    def _refused(self, one: FeedbackRecord) -> Outcome | None:
         metric = self.metrics.metrics.get(one.metric)
         if metric is None:
             declared = ", ".join(sorted(self.metrics.metrics))
             reason = f"metric {one.metric!r} is not declared; declared: {declared}"
             return Outcome(Status.REJECTED, one.feedback_id, printable(reason))
         why = refusal(metric, one.value, names_interaction=one.names_interaction)
-        if why is not None:
-            return Outcome(Status.REJECTED, one.feedback_id, printable(f"{one.metric}: {why}"))
-        record = NewRecord(one.trajectory_id, one.payload)
-        return _Entry((one.tenant, one.feedback_id), record, one.body_digest)
+        if why is None:
+            return None
+        return Outcome(Status.REJECTED, one.feedback_id, printable(f"{one.metric}: {why}"))
 
     async def _append(self, topic: str, entries: Collection[_Entry[V]]) -> list[bool]:
         records = [one.record for one in entries]
@@ -155,13 +164,13 @@ class Acceptor:
             raise ProblemError(429, f"{self.in_flight_bytes} bytes are on their way; try again")
 
 
-def _interaction(event: InteractionServed) -> _Entry[bytes] | Outcome:
+def _interaction(event: InteractionServed) -> _Interaction | Outcome:
     payload = encode(event)
     if len(payload) > MAX_EVENT_BYTES:
         reason = f"the event has {len(payload)} bytes; at most {MAX_EVENT_BYTES}"
         return Outcome(Status.TOO_LARGE, event.interaction_id, reason)
     key = (event.tenant, event.interaction_id)
-    return _Entry(key, NewRecord(event.key, payload), payload)
+    return _Interaction(key, NewRecord(event.key, payload), payload)
 
 
 def _outcome(
@@ -170,15 +179,16 @@ def _outcome(
     first: Mapping[RecordKey, _Entry[V]],
     stored: Mapping[RecordKey, bool],
 ) -> Outcome:
-    record_id = entry.key[1]
-    if entry.key in before:
-        return _known(record_id, same=before[entry.key] == entry.fingerprint)
-    if not stored[entry.key]:
+    key = entry.key
+    record_id = key[1]
+    if key in before:
+        return _known(record_id, same=before[key] == entry.fingerprint)
+    if not stored[key]:
         reason = "the log cannot store now; send it again with this id"
         return Outcome(Status.RETRY, record_id, reason)
-    if first[entry.key] is entry:
+    if first[key] is entry:
         return Outcome(Status.ACCEPTED, record_id)
-    return _known(record_id, same=first[entry.key].fingerprint == entry.fingerprint)
+    return _known(record_id, same=first[key].fingerprint == entry.fingerprint)
 
 
 def _known(record_id: str, *, same: bool) -> Outcome:

@@ -50,12 +50,13 @@ class Evaluations:
     def _sort(
         self, records: Sequence[Any], caller: ApiKey
     ) -> tuple[list[FeedbackRecord], list[str]]:
+        encoder = self.writing.encoder(caller)
         good: list[FeedbackRecord] = []
         reasons: list[str] = []
         for record in records:
             try:
                 body = feedback_of(record, self.api.acceptor.metrics.metrics)
-                good.append(self.writing.record(body, caller))
+                good.append(self.writing.record(body, encoder))
             except (UnusableRecordError, ProblemError) as error:
                 reasons.append(str(error))
         return good, reasons

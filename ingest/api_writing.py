@@ -17,7 +17,7 @@ from ingest.api_errors import ProblemError, invalid
 from ingest.api_parts import Api
 from ingest.api_schemas import FeedbackBody, InteractionBody
 from ingest.batch_bodies import read_items
-from ingest.feedback_records import FeedbackRecord, build_record
+from ingest.feedback_records import FeedbackEncoder, FeedbackRecord
 from ingest.idempotency import HEADER
 from tidemill.contracts.events import InteractionServed
 from tidemill.contracts.ids import trajectory_of
@@ -54,7 +54,7 @@ class Writing:
         raw = await read_body(request, self.api.settings.max_body_bytes)
         body = _parse(FeedbackBody, raw)
         with self._identity(request, caller) as stand_in_id:
-            record = self.record(body, caller, stand_in_id)
+            record = self.record(body, self.encoder(caller), stand_in_id)
             self.api.quotas.charge_rater(record)
             (outcome,) = await self.api.acceptor.take_feedback([record])
         ids: dict[str, str | None] = {"feedback_id": record.feedback_id}
@@ -66,11 +66,12 @@ class Writing:
         """Take many feedbacks: 207 with an item each, in order."""
         caller = await self.api.caller(request, Scope.FEEDBACK_WRITE)
         items = await self._read_batch(request, "feedback", caller)
+        encoder = self.encoder(caller)
         with self._identity(request, caller) as identity:
 
             def read(index: int, item: Any) -> FeedbackRecord:
                 stand_in_id = None if identity is None else f"{identity}.{index}"
-                record = self.record(_validate(FeedbackBody, item), caller, stand_in_id)
+                record = self.record(_validate(FeedbackBody, item), encoder, stand_in_id)
                 self.api.quotas.charge_rater(record)
                 return record
 
@@ -104,24 +105,22 @@ class Writing:
     def _identity(self, request: Request, caller: ApiKey) -> AbstractContextManager[str | None]:
         return self.api.idempotency.hold(request.headers.get(HEADER), caller)
 
+    def encoder(self, caller: ApiKey) -> FeedbackEncoder:
+        """Return what makes the records of a request that came just now."""
+        now = self.api.acceptor.now()
+        return FeedbackEncoder(tenant=caller.tenant, hasher=self.api.hasher, received_at=now)
+
     def record(
-        self, body: FeedbackBody, caller: ApiKey, stand_in_id: str | None = None
+        self, body: FeedbackBody, encoder: FeedbackEncoder, stand_in_id: str | None = None
     ) -> FeedbackRecord:
         """Return what the log gets of a feedback; the stand-in is its id where it gives none.
 
         Raises:
             ProblemError: 422, its time lies too far ahead.
         """
-        now = self.api.acceptor.now()
         if body.at is not None:
-            self._check_time("at", body.at, now)
-        return build_record(
-            body,
-            tenant=caller.tenant,
-            hasher=self.api.hasher,
-            received_at=now,
-            stand_in_id=stand_in_id,
-        )
+            self._check_time("at", body.at, encoder.received_at)
+        return encoder.record(body, stand_in_id)
 
     def _interaction(self, body: InteractionBody, caller: ApiKey) -> InteractionServed:
         self._check_time("served_at", body.served_at, self.api.acceptor.now())

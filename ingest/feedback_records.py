@@ -7,91 +7,103 @@ together from parts that are known to be good, and never validated again: the by
 
 from datetime import datetime
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
 from ingest.api_schemas import FeedbackBody
-from tidemill.contracts.events import FeedbackValue
+from tidemill.contracts.events import FeedbackSource, FeedbackValue
 from tidemill.contracts.ids import new_feedback_id
+from tidemill.eventlog.base import NewRecord
 from tidemill.subjects import SubjectHasher
+
+RecordKey = tuple[str, str]
+"""Tenant and id: what another tenant holds is never told."""
+
+
+def _json(value: Any) -> str:
+    return to_json(value).decode()
+
+
+_SOURCES = {source: _json(source) for source in FeedbackSource}
 
 
 class FeedbackRecord(NamedTuple):
     """A feedback as the log gets it, and what the API itself must know of it."""
 
-    tenant: str
-    feedback_id: str
-    trajectory_id: str
-    names_interaction: bool
+    key: RecordKey
+    record: NewRecord
+    """A `FeedbackReceived`, encoded, under its trajectory's id."""
+    fingerprint: str
+    """The event's body digest."""
     metric: str
     value: FeedbackValue
+    names_interaction: bool
     rater: str | None
     """Keyed hash."""
-    payload: bytes
-    """A `FeedbackReceived`, encoded."""
-    body_digest: str
+
+    @property
+    def feedback_id(self) -> str:
+        """Return its id within the tenant."""
+        return self.key[1]
 
 
-def build_record(
-    body: FeedbackBody,
-    *,
-    tenant: str,
-    hasher: SubjectHasher,
-    received_at: datetime,
-    stand_in_id: str | None = None,
-) -> FeedbackRecord:
-    """Return the record of a body; the rater is hashed.
+class FeedbackEncoder:
+    """Makes the records of one request; what all of them share is spelled once."""
 
-    Args:
-        body: what the caller said.
-        tenant: from the caller's key.
-        hasher: of raters.
-        received_at: now.
-        stand_in_id: the id where the body gives none; None = a new one is made.
-    """
-    named = body.interaction_id
-    trajectory = str(body.trajectory_id) if named is None else named.partition(".")[0]
-    rater = None if body.rater is None else hasher.subject(tenant, body.rater)
-    feedback_id = body.feedback_id or stand_in_id or new_feedback_id()
-    # With the hash, not the raw rater: a digest of few possible bodies can be guessed.
-    said = _said(body, rater)
-    digest = sha256(b"%b %b" % ((named or trajectory).encode(), said)).hexdigest()
-    interaction = b"null" if named is None else b'"%b"' % named.encode()
-    # Ids are letters, digits and a few signs, which JSON writes as they are.
-    payload = (
-        b'{"schema_version":1,"feedback_id":"%b","tenant":%b,"interaction_id":%b,'
-        b'"trajectory_id":"%b",%b,"received_at":%b,"body_digest":"%b"}'
-        % (
-            feedback_id.encode(),
-            to_json(tenant),
-            interaction,
-            trajectory.encode(),
-            said,
-            to_json(received_at),
-            digest.encode(),
+    def __init__(self, *, tenant: str, hasher: SubjectHasher, received_at: datetime) -> None:
+        """Spell what the records share.
+
+        Args:
+            tenant: from the caller's key.
+            hasher: of raters.
+            received_at: now.
+        """
+        self.received_at = received_at
+        self._tenant = tenant
+        self._tenant_json = _json(tenant)
+        self._hasher = hasher
+        self._received_json = _json(received_at)
+
+    def record(self, body: FeedbackBody, stand_in_id: str | None = None) -> FeedbackRecord:
+        """Return the record of a body; the rater is hashed.
+
+        Args:
+            body: what the caller said.
+            stand_in_id: the id where the body gives none; None = a new one is made.
+        """
+        named = body.interaction_id
+        trajectory = str(body.trajectory_id) if named is None else named.partition(".")[0]
+        rater = None if body.rater is None else self._hasher.subject(self._tenant, body.rater)
+        feedback_id = body.feedback_id or stand_in_id or new_feedback_id()
+        # With the hash, not the raw rater: a digest of few possible bodies can be guessed.
+        said = _said(body, rater)
+        digest = sha256(f"{named or trajectory} {said}".encode()).hexdigest()
+        # Ids are letters, digits and a few signs, which JSON writes as they are.
+        payload = (
+            f'{{"schema_version":1,"feedback_id":"{feedback_id}","tenant":{self._tenant_json},'
+            f'"interaction_id":{_quoted(named)},"trajectory_id":"{trajectory}",{said},'
+            f'"received_at":{self._received_json},"body_digest":"{digest}"}}'
         )
-    )
-    return FeedbackRecord(
-        tenant,
-        feedback_id,
-        trajectory,
-        named is not None,
-        body.metric,
-        body.value,
-        rater,
-        payload,
-        digest,
-    )
+        return FeedbackRecord(
+            (self._tenant, feedback_id),
+            NewRecord(trajectory, payload.encode()),
+            digest,
+            body.metric,
+            body.value,
+            named is not None,
+            rater,
+        )
 
 
-def _said(body: FeedbackBody, rater: str | None) -> bytes:
+def _said(body: FeedbackBody, rater: str | None) -> str:
     """Return what the feedback says, in the event's own spelling: equal for equal bodies."""
-    fields = {
-        "metric": body.metric,
-        "value": body.value,
-        "source": body.source,
-        "rater": rater,
-        "at": body.at,
-    }
-    return to_json(fields)[1:-1]
+    at = "null" if body.at is None else _json(body.at)
+    return (
+        f'"metric":{_json(body.metric)},"value":{_json(body.value)},'
+        f'"source":{_SOURCES[body.source]},"rater":{_quoted(rater)},"at":{at}'
+    )
+
+
+def _quoted(plain: str | None) -> str:
+    return "null" if plain is None else f'"{plain}"'

@@ -76,12 +76,14 @@ class Lookup(Generic[K, V]):
         """Return what the memory alone knows of an id."""
         return self._recent.get(key)
 
-    def remember(self, key: K, value: V) -> None:
-        """Keep an id that was just acknowledged, before any worker has seen it."""
-        self._recent[key] = value
-        self._recent.move_to_end(key)
-        while len(self._recent) > self._size:
-            self._recent.popitem(last=False)
+    def remember(self, values: Mapping[K, V]) -> None:
+        """Keep ids that were just acknowledged, before any worker has seen them."""
+        recent = self._recent
+        for key, value in values.items():
+            recent[key] = value
+            recent.move_to_end(key)
+        while len(recent) > self._size:
+            recent.popitem(last=False)
 
     async def _run(self) -> None:
         # The callers of one turn of the loop, or of one query's time, share the next query.

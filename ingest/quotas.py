@@ -45,7 +45,7 @@ class Quotas:
         """
         if one.rater is None:
             return
-        wait_s = self._raters.take((one.tenant, one.rater), 1, now_s=self._clock())
+        wait_s = self._raters.take((one.key[0], one.rater), 1, now_s=self._clock())
         if wait_s > 0:
             ids: dict[str, str | None] = {"feedback_id": one.feedback_id}
             raise _too_much("this rater", wait_s, ids=ids)

@@ -45,13 +45,21 @@ class Buckets(Generic[K]):
         """
         if self.per_s <= 0 or cost <= 0:
             return 0.0
-        bucket = self._buckets.pop(name, None) or _Bucket(self.burst, now_s)
+        bucket = self._bucket(name, now_s)
         filled = bucket.tokens + (now_s - bucket.at_s) * self.per_s
         bucket.tokens, bucket.at_s = min(float(self.burst), filled), now_s
         missing = min(cost, self.burst) - bucket.tokens
-        if missing <= 0:
-            bucket.tokens -= cost
-        self._buckets[name] = bucket
+        if missing > 0:
+            return missing / self.per_s
+        bucket.tokens -= cost
+        return 0.0
+
+    def _bucket(self, name: K, now_s: float) -> _Bucket:
+        bucket = self._buckets.get(name)
+        if bucket is not None:
+            self._buckets.move_to_end(name)
+            return bucket
+        bucket = self._buckets[name] = _Bucket(self.burst, now_s)
         if len(self._buckets) > self.size:
             self._buckets.popitem(last=False)
-        return max(0.0, missing) / self.per_s
+        return bucket

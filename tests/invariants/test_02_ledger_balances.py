@@ -19,7 +19,7 @@ from tests.ingest_processes import METRICS, Installation, installation
 from tidemill.cli.main import app
 from tidemill.contracts.codec import encode
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS, TOPICS
-from tidemill.eventlog.embedded_store import topic_path
+from tidemill.eventlog.embedded_files import topic_path
 from tidemill.ledger import take_ledger
 from tidemill.rewards.metrics_file import parse_metrics
 from tidemill.settings import EmbeddedLogSettings

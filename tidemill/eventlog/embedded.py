@@ -24,8 +24,9 @@ from tidemill.eventlog.base import (
     PositionLoader,
     Record,
 )
+from tidemill.eventlog.embedded_files import create_topic, topic_path
 from tidemill.eventlog.embedded_source import EmbeddedSource
-from tidemill.eventlog.embedded_store import TopicFile, create_topic, topic_path
+from tidemill.eventlog.embedded_store import TopicFile
 from tidemill.eventlog.embedded_writer import Writer
 from tidemill.eventlog.topics import check_topic
 from tidemill.settings import EmbeddedLogSettings

@@ -8,16 +8,17 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-from tidemill.durable import sync_path
 from tidemill.errors import EventLogError, EventLogUnavailableError
 from tidemill.eventlog.base import Bounds, NewRecord, Position, Record
-from tidemill.eventlog.topics import check_topic, partition_of
+from tidemill.eventlog.embedded_files import topic_path
+from tidemill.eventlog.topics import partition_of
 
 _BUSY_TIMEOUT_S = 10.0
 _PARTITION_BITS = 40
@@ -28,64 +29,11 @@ _MAX_REMOVED_BYTES = 4 << 20
 _GIVEN_BACK_PAGES = 256
 """At most so much goes at once, for the sake of those that wait for the lock."""
 
+_ROWS_AT_ONCE = 64
+"""Rows of one statement: whatever runs beside it in Python may go first after each."""
+
 SPARE_BYTES = 4 << 20
 """Free space that a file keeps, so that it does not shrink and grow all the time."""
-
-_SCHEMA = """
-CREATE TABLE partitions (
-    partition INTEGER PRIMARY KEY,
-    first INTEGER NOT NULL,
-    next INTEGER NOT NULL,
-    last_appended_us INTEGER NOT NULL
-);
-CREATE TABLE records (
-    id INTEGER PRIMARY KEY,
-    key TEXT NOT NULL,
-    value BLOB NOT NULL,
-    appended_us INTEGER NOT NULL
-);
-"""
-
-
-def topic_path(folder: Path, topic: str) -> Path:
-    """Return the file of a topic."""
-    return folder / f"{check_topic(topic)}.db"
-
-
-def create_topic(folder: Path, topic: str, num_partitions: int) -> None:
-    """Create a topic unless it is there; of several that try at once, one succeeds.
-
-    Raises:
-        EventLogUnavailableError: the folder cannot be written.
-    """
-    path = topic_path(folder, topic)
-    if path.exists():
-        return
-    aside = path.with_name(f"{path.name}.{uuid4().hex}.new")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(aside, isolation_level=None)) as connection:
-            # Before the first table: a file cannot learn later to give its free pages back.
-            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.executescript(_SCHEMA)
-            connection.executemany(
-                "INSERT INTO partitions VALUES (?, 0, 0, 0)",
-                [(number,) for number in range(num_partitions)],
-            )
-        sync_path(aside)
-        try:
-            os.link(aside, path)
-        except FileExistsError:
-            return
-        sync_path(folder)
-    except (OSError, sqlite3.Error) as error:
-        raise EventLogUnavailableError(
-            f"cannot create topic {topic} in {folder}: {error}"
-        ) from error
-    finally:
-        for leftover in folder.glob(f"{aside.name}*"):
-            leftover.unlink(missing_ok=True)
 
 
 class TopicFile:
@@ -270,7 +218,9 @@ class TopicFile:
             row_id = (partition << _PARTITION_BITS) + offset
             rows.append((row_id, record.key, record.value, appended_us))
             places.append(Position(self.topic, partition, offset, moments[partition]))
-        self._connection.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[start : start + _ROWS_AT_ONCE]
+            self._connection.execute(_insertion(len(some)), list(chain.from_iterable(some)))
         self._connection.executemany(
             "UPDATE partitions SET next = ?, last_appended_us = ? WHERE partition = ?",
             [(*ends[partition], partition) for partition in touched],
@@ -341,6 +291,11 @@ class TopicFile:
             yield
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+
+@cache
+def _insertion(num_rows: int) -> str:
+    return f"INSERT INTO records VALUES {', '.join(['(?, ?, ?, ?)'] * num_rows)}"
 
 
 def _moment(microseconds: int) -> datetime:

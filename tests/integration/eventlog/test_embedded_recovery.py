@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tidemill.eventlog.base import NewRecord
-from tidemill.eventlog.embedded_store import TopicFile, create_topic
+from tidemill.eventlog.embedded_files import create_topic
+from tidemill.eventlog.embedded_store import TopicFile
 from tidemill.eventlog.topics import partition_of
 
 CUTS = 1_000

@@ -69,15 +69,13 @@ def take(taker: Acceptor, *events: FeedbackReceived) -> list[Status]:
 
 def record_of(event: FeedbackReceived) -> FeedbackRecord:
     return FeedbackRecord(
-        tenant=event.tenant,
-        feedback_id=event.feedback_id,
-        trajectory_id=event.trajectory_id,
-        names_interaction=event.interaction_id is not None,
+        key=(event.tenant, event.feedback_id),
+        record=NewRecord(event.trajectory_id, encode(event)),
+        fingerprint=event.body_digest,
         metric=event.metric,
         value=event.value,
+        names_interaction=event.interaction_id is not None,
         rater=event.rater,
-        payload=encode(event),
-        body_digest=event.body_digest,
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from ingest.api_schemas import FeedbackBody, InteractionBody
-from ingest.feedback_records import build_record
+from ingest.feedback_records import FeedbackEncoder
 from tests.factories import NOW, VERSION
 from tidemill.contracts.codec import decode
 from tidemill.contracts.events import Arm, FeedbackReceived, InteractionServed
@@ -33,8 +33,8 @@ SERVED: dict[str, Any] = {
 
 def feedback(**over: Any) -> FeedbackReceived:
     body = FeedbackBody.model_validate_json(json.dumps(FEEDBACK | over))
-    record = build_record(body, tenant="t", hasher=HASHER, received_at=NOW)
-    return decode(FeedbackReceived, record.payload)
+    record = FeedbackEncoder(tenant="t", hasher=HASHER, received_at=NOW).record(body)
+    return decode(FeedbackReceived, record.record.value)
 
 
 def served(**over: Any) -> InteractionServed:

@@ -2,14 +2,14 @@
 
 import json
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.api_schemas import FeedbackBody
-from ingest.feedback_records import build_record
+from ingest.feedback_records import FeedbackEncoder, FeedbackRecord
 from tests.factories import NOW
 from tidemill.contracts.codec import decode, encode
 from tidemill.contracts.events import FeedbackReceived
@@ -52,40 +52,34 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
     return body | draw(st.fixed_dictionaries({}, optional=options))
 
 
+def record_of(body: FeedbackBody, tenant: str, stand_in_id: str | None = None) -> FeedbackRecord:
+    encoder = FeedbackEncoder(tenant=tenant, hasher=HASHER, received_at=NOW)
+    return encoder.record(body, stand_in_id)
+
+
 @given(bodies(), texts.map(lambda text: text[:128]))
 def test_the_bytes_are_those_of_the_codec(body: dict[str, Any], tenant: str) -> None:
     parsed = FeedbackBody.model_validate_json(json.dumps(body))
-    record = build_record(parsed, tenant=tenant, hasher=HASHER, received_at=NOW)
-    event = decode(FeedbackReceived, record.payload)
-    assert encode(event) == record.payload
-    assert (event.tenant, event.feedback_id) == (tenant, record.feedback_id)
-    assert (event.key, event.rater) == (record.trajectory_id, record.rater)
+    record = record_of(parsed, tenant)
+    event = decode(FeedbackReceived, record.record.value)
+    assert encode(event) == record.record.value
+    assert (event.tenant, event.feedback_id) == record.key == (tenant, record.feedback_id)
+    assert (event.key, event.rater) == (record.record.key, record.rater)
     assert (event.metric, event.value) == (parsed.metric, parsed.value)
     assert (event.interaction_id, event.source) == (parsed.interaction_id, parsed.source)
     assert (event.at, event.received_at) == (parsed.at, NOW)
-    assert event.body_digest == record.body_digest
+    assert event.body_digest == record.fingerprint
 
 
 @given(bodies(), bodies())
 def test_equal_digests_mean_equal_bodies(first: dict[str, Any], second: dict[str, Any]) -> None:
     one, other = (
-        build_record(
-            FeedbackBody.model_validate_json(json.dumps(body)),
-            tenant="t",
-            hasher=HASHER,
-            received_at=datetime(2026, 1, 1, tzinfo=UTC),
-            stand_in_id="same",
-        )
+        record_of(FeedbackBody.model_validate_json(json.dumps(body)), "t", "same")
         for body in (first, first | {"feedback_id": "other"})
     )
-    assert one.body_digest == other.body_digest
-    changed = build_record(
-        FeedbackBody.model_validate_json(json.dumps(second)),
-        tenant="t",
-        hasher=HASHER,
-        received_at=NOW,
-    )
+    assert one.fingerprint == other.fingerprint
+    changed = record_of(FeedbackBody.model_validate_json(json.dumps(second)), "t")
     said = {name: value for name, value in first.items() if name != "feedback_id"}
     also = {name: value for name, value in second.items() if name != "feedback_id"}
     if said.get("metric") != also.get("metric"):
-        assert changed.body_digest != one.body_digest
+        assert changed.fingerprint != one.fingerprint

@@ -27,7 +27,7 @@ def test_what_is_remembered_costs_no_query() -> None:
     source = Source()
     lookup: Lookup[int, str] = Lookup(source, size=2)
     for key in (1, 3, 5):
-        lookup.remember(key, "mine")
+        lookup.remember({key: "mine"})
     found = asyncio.run(lookup.find([3, 5]))
     assert (found, source.queries) == ({3: "mine", 5: "mine"}, [])
     assert lookup.recall(1) is None  # only the two newest are kept

@@ -10,7 +10,8 @@ import pytest
 
 from tidemill.eventlog.base import NewRecord
 from tidemill.eventlog.embedded import EmbeddedLog
-from tidemill.eventlog.embedded_store import SPARE_BYTES, TopicFile, topic_path
+from tidemill.eventlog.embedded_files import topic_path
+from tidemill.eventlog.embedded_store import SPARE_BYTES, TopicFile
 from tidemill.settings import EmbeddedLogSettings
 
 TOPIC = "t"

@@ -7,7 +7,8 @@ import pytest
 
 from tidemill.errors import EventLogError, EventLogUnavailableError
 from tidemill.eventlog.base import NewRecord
-from tidemill.eventlog.embedded_store import TopicFile, create_topic, topic_path
+from tidemill.eventlog.embedded_files import create_topic, topic_path
+from tidemill.eventlog.embedded_store import TopicFile
 
 MICROSECONDS = 1_764_590_400_123_457
 
