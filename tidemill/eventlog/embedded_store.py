@@ -295,7 +295,7 @@ class TopicFile:
 
 @cache
 def _insertion(num_rows: int) -> str:
-    return f"INSERT INTO records VALUES {', '.join(['(?, ?, ?, ?)'] * num_rows)}"
+    return f"INSERT INTO records VALUES {', '.join(['(?, ?, ?, ?)'] * num_rows)}"  # noqa: S608  places
 
 
 def _moment(microseconds: int) -> datetime:
