@@ -34,7 +34,7 @@ from tidemill.storage.interactions import (
     fetch_served_at,
     insert_interactions,
 )
-from tidemill.storage.offsets import Advance, advance_offset, hold_partitions
+from tidemill.storage.offsets import Advance, advance_offsets, hold_partitions
 from tidemill.storage.repeats import (
     Delivery,
     delete_repeats,
@@ -99,10 +99,9 @@ class Intake:
         batches: dict[TopicPartition, list[Record]] = {}
         for record in records:
             batches.setdefault(record.topic_partition, []).append(record)
-        moved: dict[TopicPartition, int] = {}
-        for place, batch in batches.items():
-            moved[place] = batch[-1].offset + 1
-            step = Advance(
+        moved = {place: batch[-1].offset + 1 for place, batch in batches.items()}
+        steps = [
+            Advance(
                 topic=place.topic,
                 partition=place.partition,
                 expected=expected[place],
@@ -111,7 +110,9 @@ class Intake:
                 num_records=len(batch),
                 appended_until=batch[-1].appended_at,
             )
-            advance_offset(session, self.group, step)
+            for place, batch in batches.items()
+        ]
+        advance_offsets(session, self.group, steps)
         return moved
 
     def _join(self, session: Session, sifted: Sifted) -> None:
@@ -120,13 +121,13 @@ class Intake:
         dead = fetch_dead_lettered(session, arrived)
         targets = _touched(sifted) | {(row.tenant, row.target_id) for row in dead}
         rows = _existing(session, targets)
-        served_at = _served_at(session, targets)
         claims: dict[Target, list[Claim]] = {}
         for row in rows:
             claims.setdefault((row.tenant, row.target_id), []).append(claim_of(row))
         for new in sifted.feedback:
             target = (new.event.tenant, new.event.target_id)
             claims.setdefault(target, []).append(claim_of_new(new))
+        served_at = _served_at(session, set(claims))
         lives = self._settle(session, claims, served_at, arrived)
         sifted.ended |= {life.claim.target_id for life in lives.values() if self._closes(life)}
         _forget_repeats(session, sifted, lives)

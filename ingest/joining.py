@@ -6,9 +6,9 @@ interaction and feedback are read irrelevant.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from tidemill.rewards.metrics import Metric, MetricsFile
 
@@ -30,8 +30,7 @@ class FeedbackState(StrEnum):
 FINAL = frozenset({FeedbackState.DEAD_LETTERED, FeedbackState.ERASED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(NamedTuple):
     """One feedback, as far as its state is concerned."""
 
     tenant: str

@@ -97,8 +97,7 @@ def expire(session: Session, rows: Sequence[FeedbackRow], *, unmatched_after_s: 
 def as_lived(new: NewFeedback, life: Life) -> NewFeedback:
     """Return a new feedback at the record and in the state that it has come to."""
     claim = life.claim
-    return replace(
-        new,
+    return new._replace(
         state=life.state,
         partition=claim.partition,
         offset=claim.offset,

@@ -5,8 +5,8 @@ matter whether the repeat is read before or after the expiry was written down.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from ingest.joining import Claim, FeedbackState, settle
 from tidemill.rewards.metrics import MetricsFile
@@ -16,8 +16,7 @@ from tidemill.storage.repeats import Delivery
 Repeats = Mapping[FeedbackKey, Sequence[Delivery]]
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
+class Life(NamedTuple):
     """What became of one feedback."""
 
     claim: Claim
@@ -70,8 +69,7 @@ def revive(claim: Claim, repeats: Iterable[Delivery], *, unmatched_after_s: floa
     later = min((one for one in repeats if one.appended_at > claim.expires_at), default=None)
     if later is None:
         return None
-    return replace(
-        claim,
+    return claim._replace(
         appended_at=later.appended_at,
         partition=later.partition,
         offset=later.offset,

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
@@ -21,8 +21,7 @@ FeedbackKey = tuple[str, str]
 """Tenant and feedback id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewFeedback:
+class NewFeedback(NamedTuple):
     """A feedback, where it lies in the log, and its state."""
 
     event: FeedbackReceived

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, func, or_, select, update
 from sqlalchemy.orm import Session
@@ -21,8 +21,7 @@ InteractionKey = tuple[str, str]
 """Tenant and interaction id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewInteraction:
+class NewInteraction(NamedTuple):
     """An interaction and where it lies in the log."""
 
     event: InteractionServed
@@ -33,8 +32,7 @@ class NewInteraction:
     closes_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class ServedAt:
+class ServedAt(NamedTuple):
     """When an interaction was appended: what windows are counted from."""
 
     tenant: str

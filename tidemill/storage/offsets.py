@@ -1,11 +1,12 @@
 """How far a consumer group has come; the offset moves in the transaction of the rows it caused."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, cast
 from zlib import crc32
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import Table, bindparam, func, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -26,6 +27,22 @@ class Advance:
     num_records: int
     appended_until: datetime
 
+
+# Built once: the layers above a statement cost more than the statement.
+_MOVE = (
+    update(cast("Table", LogOffsetRow.__table__))
+    .where(
+        LogOffsetRow.consumer_group == bindparam("in_group"),
+        LogOffsetRow.topic == bindparam("in_topic"),
+        LogOffsetRow.partition == bindparam("in_partition"),
+        LogOffsetRow.next_offset == bindparam("expected"),
+    )
+    .values(
+        next_offset=bindparam("until"),
+        num_records=LogOffsetRow.num_records + bindparam("more"),
+        appended_until=bindparam("moment"),
+    )
+)
 
 _HOLD = text(
     "SELECT pg_advisory_xact_lock(:in_group, number)"
@@ -48,33 +65,20 @@ def hold_partitions(session: Session, group: str, partitions: Iterable[int]) -> 
     session.execute(_HOLD, {"in_group": group_number, "numbers": sorted(set(partitions))})
 
 
-def advance_offset(session: Session, group: str, step: Advance) -> None:
-    """Move a group's offset by compare-and-set.
+def advance_offsets(session: Session, group: str, steps: Sequence[Advance]) -> None:
+    """Move a group's offsets by compare-and-set, all of them or none.
 
     Raises:
-        FencedError: another worker moved it; this transaction must be dropped.
+        FencedError: another worker moved one; this transaction must be dropped.
     """
-    if step.expected is None:
-        _begin(session, group, step)
-        return
-    query = (
-        update(LogOffsetRow)
-        .where(
-            LogOffsetRow.consumer_group == group,
-            LogOffsetRow.topic == step.topic,
-            LogOffsetRow.partition == step.partition,
-            LogOffsetRow.next_offset == step.expected,
-        )
-        .values(
-            next_offset=step.next_offset,
-            num_records=LogOffsetRow.num_records + step.num_records,
-            appended_until=step.appended_until,
-        )
-        .returning(LogOffsetRow.partition)
-        .execution_options(synchronize_session=False)
-    )
-    if session.scalar(query) is None:
-        raise _fenced(group, step)
+    moves: list[dict[str, Any]] = []
+    for step in steps:
+        if step.expected is None:
+            _begin(session, group, step)
+        else:
+            moves.append(_move(group, step))
+    if moves and session.connection().execute(_MOVE, moves).rowcount != len(moves):
+        raise _fenced(group, [step for step in steps if step.expected is not None])
 
 
 def fetch_position(session: Session, group: str, topic: str, partition: int) -> int | None:
@@ -124,6 +128,18 @@ def write_acknowledged(session: Session, row: AcknowledgedCountRow) -> None:
     session.merge(row)
 
 
+def _move(group: str, step: Advance) -> dict[str, Any]:
+    return {
+        "in_group": group,
+        "in_topic": step.topic,
+        "in_partition": step.partition,
+        "expected": step.expected,
+        "until": step.next_offset,
+        "more": step.num_records,
+        "moment": step.appended_until,
+    }
+
+
 def _begin(session: Session, group: str, step: Advance) -> None:
     insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
     values = {
@@ -137,11 +153,11 @@ def _begin(session: Session, group: str, step: Advance) -> None:
     }
     query = insert(LogOffsetRow).values(values).on_conflict_do_nothing()
     if session.scalar(query.returning(LogOffsetRow.partition)) is None:
-        raise _fenced(group, step)
+        raise _fenced(group, [step])
 
 
-def _fenced(group: str, step: Advance) -> FencedError:
+def _fenced(group: str, steps: Sequence[Advance]) -> FencedError:
+    places = ", ".join(f"{step.topic}[{step.partition}] at {step.expected}" for step in steps)
     return FencedError(
-        f"{group} expected {step.topic}[{step.partition}] at {step.expected}, but another worker "
-        "moved it; drop the batch and read again"
+        f"{group} expected {places}, but another worker moved on; drop the batch and read again"
     )

@@ -17,21 +17,31 @@ class UtcDateTime(TypeDecorator[datetime]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], Any]:
         """Refuse naive times, store UTC."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"naive time {value.isoformat()}: give it a zone")
-        moment = value.astimezone(UTC)
-        return moment.replace(tzinfo=None) if dialect.name == "sqlite" else moment
+        return _to_text if dialect.name == "sqlite" else _to_utc
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
         """Give every time its zone back."""
-        if value is None:
-            return None
-        moment: datetime = value
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        return _from_text if dialect.name == "sqlite" else _to_utc
+
+
+def _to_utc(moment: datetime | None) -> datetime | None:
+    if moment is None or moment.tzinfo is UTC:
+        return moment
+    if moment.tzinfo is None:
+        raise ValueError(f"naive time {moment.isoformat()}: give it a zone")
+    return moment.astimezone(UTC)
+
+
+def _to_text(moment: datetime | None) -> str | None:
+    # As SQLAlchemy writes a time, whose order is that of the texts, at a third of its cost.
+    utc = _to_utc(moment)
+    return None if utc is None else utc.replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
+def _from_text(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 class ExactJson(TypeDecorator[Any]):

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -97,5 +96,5 @@ def test_which_topic_is_read_first_makes_no_difference(
         else:
             known.append(interactions[len(known)])
         settled = settle(seen, known, SPEC)
-        seen = [replace(one, state=settled[one.key]) for one in seen]
+        seen = [one._replace(state=settled[one.key]) for one in seen]
     assert {one.key: one.state for one in seen} == at_once

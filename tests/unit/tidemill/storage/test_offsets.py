@@ -1,3 +1,4 @@
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from tidemill.errors import FencedError
 from tidemill.storage.database import Database
 from tidemill.storage.offsets import (
     Advance,
-    advance_offset,
+    advance_offsets,
     fetch_committed,
     fetch_offsets,
     fetch_position,
@@ -28,7 +29,7 @@ def advance(database: Database, **over: Any) -> None:
         "appended_until": NOW,
     }
     with database.transaction() as session:
-        advance_offset(session, "g", Advance(**(defaults | over)))
+        advance_offsets(session, "g", [Advance(**(defaults | over))])
 
 
 def advance_other(database: Database, **over: Any) -> None:
@@ -40,7 +41,7 @@ def advance_other(database: Database, **over: Any) -> None:
         "appended_until": NOW,
     }
     with database.transaction() as session:
-        advance_offset(session, "other", Advance(**(defaults | over)))
+        advance_offsets(session, "other", [Advance(**(defaults | over))])
 
 
 def position(database: Database, partition: int = 0) -> int | None:
@@ -78,6 +79,23 @@ def test_partitions_move_apart(database: Database) -> None:
     advance(database)
     advance(database, partition=1, next_offset=6)
     assert (position(database), position(database, 1)) == (8, 6)
+
+
+@pytest.mark.parametrize(("expected", "is_fenced"), [(6, False), (5, True)])
+def test_partitions_move_together_or_not_at_all(
+    any_database: Database, expected: int, is_fenced: bool
+) -> None:
+    advance(any_database)
+    advance(any_database, partition=1, next_offset=6)
+    numbers: dict[str, Any] = {"topic": "t", "first_offset": 8, "num_records": 1}
+    steps = [
+        Advance(partition=0, expected=8, next_offset=9, appended_until=NOW, **numbers),
+        Advance(partition=1, expected=expected, next_offset=7, appended_until=NOW, **numbers),
+    ]
+    with suppress(FencedError), any_database.transaction() as session:
+        advance_offsets(session, "g", steps)
+    places = (position(any_database), position(any_database, 1))
+    assert places == ((8, 6) if is_fenced else (9, 7))
 
 
 def test_a_process_writes_its_count_over_the_last(database: Database) -> None:
