@@ -34,7 +34,7 @@ from tidemill.process import (
 from tidemill.rewards.metrics_file import load_metrics
 from tidemill.settings import SharedSettings
 from tidemill.storage.database import Database
-from tidemill.storage.interactions import InteractionKey, fetch_own_documents
+from tidemill.storage.interactions import InteractionKey, fetch_known_documents
 from tidemill.storage.keys import ApiKey, authenticate
 from tidemill.storage.known_feedback import KnownFeedback
 from tidemill.storage.offsets import write_acknowledged
@@ -192,7 +192,7 @@ class Server:
     def _find_interactions(self, keys: Collection[InteractionKey]) -> dict[InteractionKey, bytes]:
         with self._database.reading() as session:
             # An erased one has no bytes left: whatever comes under its id is a conflict.
-            found = fetch_own_documents(session, keys)
+            found = fetch_known_documents(session, keys)
         return {one: document or b"" for one, document in found.items()}
 
 

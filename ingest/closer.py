@@ -28,6 +28,7 @@ from tidemill.storage.feedback import (
 )
 from tidemill.storage.interactions import (
     ClosedAs,
+    InteractionKey,
     fetch_closable,
     fetch_open,
     fetch_partitions_due,
@@ -76,7 +77,7 @@ class Closer:
                 self._close(session, rows)
             return len(rows)
 
-    def close_ended(self, interaction_ids: Collection[str]) -> int:
+    def close_ended(self, keys: Collection[InteractionKey]) -> int:
         """Close interactions that an answer has closed, at once; return how many were open still.
 
         Whatever lies before that answer in its partition was read with it, so that nothing is
@@ -86,7 +87,7 @@ class Closer:
             FencedError: another worker closed one of them; nothing was written.
         """
         with self.database.transaction() as session:
-            rows = fetch_open(session, interaction_ids, is_judged=self._is_judged)
+            rows = fetch_open(session, keys, is_judged=self._is_judged)
             if rows:
                 self._close(session, rows)
             return len(rows)
@@ -141,14 +142,14 @@ class Closer:
         ends: list[ClosedAs] = []
         experiences: list[Experience] = []
         revisions: list[NewRevision] = []
-        cases = {row.interaction_id: _case(row, votes) for row in rows}
+        cases = {(row.tenant, row.interaction_id): _case(row, votes) for row in rows}
         closings, wanted = close_all(session, cases.values(), self.metrics, self.verifiers)
-        for interaction_id, closing in closings.items():
+        for key, closing in closings.items():
             reason = None if closing.reason is None else closing.reason.value
-            ends.append(ClosedAs(interaction_id, closing.state.value, reason))
+            ends.append(ClosedAs(key, closing.state.value, reason))
             if closing.experience is not None:
                 experiences.append(closing.experience)
-                case = cases[interaction_id]
+                case = cases[key]
                 closed = Closed(closing.experience, case.event.content.completion, case.served_at)
                 revisions += build_revisions(closed, votes, self.metrics)
         moment = self.now()
@@ -167,6 +168,6 @@ def _case(row: InteractionRow, votes: StoredVotes) -> Case:
 
 
 def _votes(session: Session, rows: list[InteractionRow]) -> StoredVotes:
-    targets = {row.interaction_id for row in rows} | {row.trajectory_id for row in rows}
-    tenants = {row.tenant for row in rows}
-    return StoredVotes(fetch_by_target(session, tenants=tenants, target_ids=targets))
+    targets = {(row.tenant, row.interaction_id) for row in rows}
+    targets |= {(row.tenant, row.trajectory_id) for row in rows}
+    return StoredVotes(fetch_by_target(session, targets))

@@ -12,8 +12,9 @@ from datetime import datetime
 
 from ingest.closing import InteractionState
 from tidemill.storage.interaction_ends import InteractionEnd
+from tidemill.storage.interactions import InteractionKey
 
-Ends = Mapping[str, InteractionEnd]
+Ends = Mapping[InteractionKey, InteractionEnd]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,9 @@ class Comparison:
 def digest_of(ends: Ends) -> str:
     """Return the SHA-256 of all experiences' content; neither order nor times of writing count."""
     digest = hashlib.sha256()
-    for interaction_id, end in sorted(ends.items()):
+    for (_, interaction_id), end in sorted(ends.items(), key=lambda item: item[0][::-1]):
         if end.digest is not None:
+            # Which is of the tenant too.
             digest.update(f"{interaction_id} {end.digest}\n".encode())
     return digest.hexdigest()
 
@@ -53,12 +55,12 @@ def digest_of(ends: Ends) -> str:
 def compare_ends(live: Ends, again: Ends, kept: Mapping[int, Kept]) -> Comparison:
     """Hold what the live database has against what a replay made of the same log."""
     left_out: Counter[str] = Counter()
-    compared: set[str] = set()
-    for interaction_id in live.keys() | again.keys():
-        sides = [side[interaction_id] for side in (live, again) if interaction_id in side]
+    compared: set[InteractionKey] = set()
+    for key in live.keys() | again.keys():
+        sides = [side[key] for side in (live, again) if key in side]
         why = _left_out(sides, kept)
         if why is None:
-            compared.add(interaction_id)
+            compared.add(key)
         else:
             left_out[why] += 1
     ours = {one: end for one, end in again.items() if one in compared}
@@ -69,7 +71,8 @@ def compare_ends(live: Ends, again: Ends, kept: Mapping[int, Kept]) -> Compariso
         num_compared=len(compared),
         left_out=dict(left_out),
         differences=[
-            f"{one}: the database has {_say(theirs.get(one))}, the replay {_say(ours.get(one))}"
+            f"{one[1]} of {one[0]}: the database has {_say(theirs.get(one))}, "
+            f"the replay {_say(ours.get(one))}"
             for one in sorted(compared)
             if _content(theirs.get(one)) != _content(ours.get(one))
         ],

@@ -14,7 +14,7 @@ from ingest.lives import (
     places_taken,
     store_lives,
 )
-from ingest.revisions import Target, revise_closed
+from ingest.revisions import revise_closed
 from ingest.revival import Life, settle_lives
 from ingest.sifting import Sifted, read_batch, sift_feedback, sift_interactions
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS
@@ -24,6 +24,7 @@ from tidemill.storage.database import Session
 from tidemill.storage.dead_letters import insert_dead_letters
 from tidemill.storage.feedback import (
     FeedbackKey,
+    Target,
     fetch_by_target,
     fetch_known_digests,
     insert_duplicates,
@@ -41,7 +42,6 @@ from tidemill.storage.repeats import (
     fetch_dead_lettered,
     fetch_repeats,
 )
-from tidemill.storage.tables import FeedbackRow
 
 TOPICS_READ = (INTERACTIONS, FEEDBACK)
 
@@ -79,7 +79,8 @@ class Intake:
         for record in records:
             by_topic[record.topic].append(record)
         decoded = read_batch(by_topic[INTERACTIONS], by_topic[FEEDBACK], self.metrics)
-        known = fetch_known_documents(session, {e.interaction_id for _, e in decoded.interactions})
+        served = {(event.tenant, event.interaction_id) for _, event in decoded.interactions}
+        known = fetch_known_documents(session, served)
         sifted = sift_interactions(decoded, known, window_s=self.metrics.window_s)
         insert_interactions(session, sifted.interactions)
         keys = {(event.tenant, event.feedback_id) for _, event in decoded.feedback}
@@ -120,7 +121,7 @@ class Intake:
         arrived = _repeats_of(sifted)
         dead = fetch_dead_lettered(session, arrived)
         targets = _touched(sifted) | {(row.tenant, row.target_id) for row in dead}
-        rows = _existing(session, targets)
+        rows = fetch_by_target(session, targets)
         claims: dict[Target, list[Claim]] = {}
         for row in rows:
             claims.setdefault((row.tenant, row.target_id), []).append(claim_of(row))
@@ -129,7 +130,7 @@ class Intake:
             claims.setdefault(target, []).append(claim_of_new(new))
         served_at = _served_at(session, set(claims))
         lives = self._settle(session, claims, served_at, arrived)
-        sifted.ended |= {life.claim.target_id for life in lives.values() if self._closes(life)}
+        sifted.ended |= {life.claim.target for life in lives.values() if self._closes(life)}
         _forget_repeats(session, sifted, lives)
         sifted.feedback[:] = [as_lived(new, lives[key_of(new)]) for new in sifted.feedback]
         insert_feedback(session, sifted.feedback)
@@ -207,18 +208,11 @@ def _touched(sifted: Sifted) -> set[Target]:
     return targets
 
 
-def _existing(session: Session, targets: set[Target]) -> list[FeedbackRow]:
-    tenants = {tenant for tenant, _ in targets}
-    rows = fetch_by_target(session, tenants=tenants, target_ids={one for _, one in targets})
-    return [row for row in rows if (row.tenant, row.target_id) in targets]
-
-
 def _served_at(session: Session, targets: set[Target]) -> dict[Target, list[datetime]]:
-    ids = {one for _, one in targets}
     # Only an interaction's id holds a dot.
-    interaction_ids = {one for one in ids if "." in one}
+    interactions = {one for one in targets if "." in one[1]}
     served = fetch_served_at(
-        session, interaction_ids=interaction_ids, trajectory_ids=ids - interaction_ids
+        session, interactions=interactions, trajectories=targets - interactions
     )
     found: dict[Target, list[datetime]] = {}
     for one in served:

@@ -49,6 +49,11 @@ class Claim(NamedTuple):
         """What names it."""
         return (self.tenant, self.feedback_id)
 
+    @property
+    def target(self) -> tuple[str, str]:
+        """What names the interaction or trajectory that it is about."""
+        return (self.tenant, self.target_id)
+
 
 def settle(
     claims: Iterable[Claim], served_at: Sequence[datetime], metrics: MetricsFile

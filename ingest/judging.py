@@ -14,6 +14,7 @@ from tidemill.rewards.metrics import MetricsFile
 from tidemill.rewards.verifiers import Verifier, run_verifiers
 from tidemill.rewards.votes import Vote
 from tidemill.storage.database import Session
+from tidemill.storage.interactions import InteractionKey
 from tidemill.storage.judgements import (
     JudgementState,
     NewJudgement,
@@ -22,8 +23,8 @@ from tidemill.storage.judgements import (
 )
 from tidemill.storage.tables import JudgementRow
 
-Wanted = list[tuple[str, Question]]
-"""Interaction ids and what must be asked about them."""
+Wanted = list[tuple[InteractionKey, Question]]
+"""Interactions and what must be asked about them."""
 
 Checked = Mapping[str, float] | ExcludedReason
 """Scores of verifiers and judges, or why there are none."""
@@ -39,15 +40,20 @@ class Case:
     served_at: datetime
     votes: list[Vote]
 
+    @property
+    def key(self) -> InteractionKey:
+        """What names the interaction."""
+        return (self.event.tenant, self.event.interaction_id)
+
 
 def close_all(
     session: Session,
     cases: Iterable[Case],
     metrics: MetricsFile,
     verifiers: Mapping[str, Verifier],
-) -> tuple[dict[str, Closing], Wanted]:
+) -> tuple[dict[InteractionKey, Closing], Wanted]:
     """Return the end of each interaction that can be closed, and what the others wait for."""
-    closings: dict[str, Closing] = {}
+    closings: dict[InteractionKey, Closing] = {}
     rewarded: list[tuple[Case, Mapping[str, float]]] = []
     whatever_they_say = dict.fromkeys(metrics.judges, 1.0)
     for case in cases:
@@ -59,7 +65,7 @@ def close_all(
             if metrics.judges and closing.state in _REWARDED:
                 rewarded.append((case, checked))
                 continue
-        closings[case.event.interaction_id] = closing
+        closings[case.key] = closing
     wanted: Wanted = []
     known = fetch_judgements(session, [case.event.interaction_id for case, _ in rewarded])
     for case, checked in rewarded:
@@ -67,10 +73,10 @@ def close_all(
         questions = questions_about(case.event, metrics)
         missing = [one for one in questions if (interaction_id, one.digest) not in known]
         if missing:
-            wanted += [(interaction_id, question) for question in missing]
+            wanted += [(case.key, question) for question in missing]
             continue
         answers = [(one, known[interaction_id, one.digest]) for one in questions]
-        closings[interaction_id] = _close(case, metrics, _judged(checked, metrics, answers))
+        closings[case.key] = _close(case, metrics, _judged(checked, metrics, answers))
     return closings, wanted
 
 
@@ -80,6 +86,7 @@ def want(session: Session, wanted: Wanted, *, now: datetime, wait_s: float) -> N
         session,
         [
             NewJudgement(
+                tenant=tenant,
                 interaction_id=interaction_id,
                 digest=question.digest,
                 judge=question.judge,
@@ -87,7 +94,7 @@ def want(session: Session, wanted: Wanted, *, now: datetime, wait_s: float) -> N
                 wanted_at=now,
                 gives_up_at=now + timedelta(seconds=wait_s),
             )
-            for interaction_id, question in wanted
+            for (tenant, interaction_id), question in wanted
         ],
     )
 

@@ -49,7 +49,7 @@ class LedgerViews:
             row = fetch_interaction(session, tenant=tenant, interaction_id=interaction_id)
             if row is None:
                 return None
-            experience = fetch_experience(session, interaction_id)
+            experience = fetch_experience(session, tenant=tenant, experience_id=interaction_id)
         return {
             "interaction_id": row.interaction_id,
             "trajectory_id": row.trajectory_id,

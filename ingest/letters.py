@@ -131,10 +131,10 @@ class Clerk:
             return None
         served = fetch_served_at(
             session,
-            interaction_ids={event.target_id},
-            trajectory_ids=() if event.interaction_id else {event.trajectory_id},
+            interactions={(event.tenant, event.target_id)},
+            trajectories=() if event.interaction_id else {(event.tenant, event.trajectory_id)},
         )
-        if any(one.tenant == event.tenant for one in served):
+        if served:
             return None
         return Unusable(DeadLetterReason.UNMATCHED, f"no interaction {event.target_id} yet")
 
@@ -148,8 +148,8 @@ def _interaction_flaw(session: Session, record: Record) -> Unusable | None:
     event = decode_interaction(record)
     if isinstance(event, Unusable):
         return event
-    known = fetch_known_documents(session, {event.interaction_id})
-    stored = known.get(event.interaction_id)
+    key = (event.tenant, event.interaction_id)
+    stored = fetch_known_documents(session, {key}).get(key)
     return _CONFLICT if stored is not None and stored != record.value else None
 
 
@@ -158,8 +158,8 @@ def _counts_elsewhere(session: Session, row: DeadLetterRow) -> bool:
     if row.tenant is None or row.record_id is None:
         return False
     if row.topic == INTERACTIONS:
-        known = fetch_known_documents(session, {row.record_id})
-        return known.get(row.record_id) == row.payload
+        key = (row.tenant, row.record_id)
+        return fetch_known_documents(session, {key}).get(key) == row.payload
     stored = fetch_feedback(session, tenant=row.tenant, feedback_id=row.record_id)
     if stored is None or stored.state == FeedbackState.DEAD_LETTERED.value:
         return False

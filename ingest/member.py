@@ -16,6 +16,7 @@ from tidemill.eventlog.base import EventLog, EventSource, TopicPartition
 from tidemill.rewards.metrics import MetricsFile
 from tidemill.rewards.verifiers import Verifier
 from tidemill.storage.database import Database
+from tidemill.storage.interactions import InteractionKey
 from tidemill.storage.offsets import fetch_committed, fetch_position
 
 
@@ -31,7 +32,7 @@ class Member:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     counters: dict[str, int] = field(default_factory=dict)
     _expected: dict[TopicPartition, int | None] = field(default_factory=dict, init=False)
-    _ended: set[str] = field(default_factory=set, init=False)
+    _ended: set[InteractionKey] = field(default_factory=set, init=False)
     """Interactions that an answer has closed, to be closed in SQL too."""
     _source: EventSource = field(init=False)
     _intake: Intake = field(init=False)

@@ -14,7 +14,7 @@ from tidemill.contracts.experience import Experience, Outcome
 from tidemill.rewards.metrics import MetricsFile
 from tidemill.rewards.votes import Vote, is_late
 from tidemill.storage.database import Session
-from tidemill.storage.feedback import fetch_by_target
+from tidemill.storage.feedback import Target, fetch_by_target
 from tidemill.storage.revisions import (
     NewRevision,
     Revisable,
@@ -24,9 +24,6 @@ from tidemill.storage.revisions import (
 from tidemill.storage.tables import FeedbackRow
 
 _VALUE: TypeAdapter[FeedbackValue] = TypeAdapter(FeedbackValue)
-
-Target = tuple[str, str]
-"""Tenant, and the id of an interaction or a trajectory."""
 
 
 class StoredVotes:
@@ -93,9 +90,9 @@ def build_revisions(
 
 def _revise(session: Session, tenant: str, late: Sequence[Claim], metrics: MetricsFile) -> None:
     closed = fetch_revisable(session, tenant=tenant, target_ids={one.target_id for one in late})
-    targets = {one.experience.experience_id for one in closed}
-    targets |= {one.experience.trajectory_id for one in closed}
-    votes = StoredVotes(fetch_by_target(session, tenants={tenant}, target_ids=targets))
+    targets = {(tenant, one.experience.experience_id) for one in closed}
+    targets |= {(tenant, one.experience.trajectory_id) for one in closed}
+    votes = StoredVotes(fetch_by_target(session, targets))
     places = {(one.partition, one.offset) for one in late}
     insert_revisions(
         session,

@@ -14,7 +14,7 @@ from tidemill.eventlog.base import Record
 from tidemill.rewards.metrics import MetricsFile
 from tidemill.storage.dead_letters import NewDeadLetter
 from tidemill.storage.feedback import Duplicate, FeedbackKey, NewFeedback
-from tidemill.storage.interactions import NewInteraction
+from tidemill.storage.interactions import InteractionKey, NewInteraction
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Sifted:
     feedback: list[NewFeedback] = field(default_factory=list)
     duplicates: list[Duplicate] = field(default_factory=list)
     letters: list[NewDeadLetter] = field(default_factory=list)
-    ended: set[str] = field(default_factory=set)
+    ended: set[InteractionKey] = field(default_factory=set)
     """Interactions that an answer has closed, before their windows are over."""
 
 
@@ -59,20 +59,21 @@ def read_batch(
 
 
 def sift_interactions(
-    decoded: Decoded, known: Mapping[str, bytes | None], *, window_s: float
+    decoded: Decoded, known: Mapping[InteractionKey, bytes | None], *, window_s: float
 ) -> Sifted:
     """Tell new interactions from repeats and conflicts.
 
     Args:
         decoded: the batch.
-        known: stored bytes by id of those already known; None = erased since.
+        known: stored bytes of those already known; None = erased since.
         window_s: how long an interaction stays open.
     """
     sifted = Sifted(letters=[dead_letter(record, why) for record, why in decoded.unusable])
     seen = dict(known)
     for record, event in decoded.interactions:
-        if event.interaction_id not in seen:
-            seen[event.interaction_id] = record.value
+        key = (event.tenant, event.interaction_id)
+        if key not in seen:
+            seen[key] = record.value
             sifted.interactions.append(
                 NewInteraction(
                     event=event,
@@ -84,9 +85,8 @@ def sift_interactions(
                 )
             )
             continue
-        first = seen[event.interaction_id]
-        same = first is None or first == record.value
-        _repeat(sifted, record, (event.tenant, event.interaction_id), same=same)
+        first = seen[key]
+        _repeat(sifted, record, key, same=first is None or first == record.value)
     return sifted
 
 

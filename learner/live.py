@@ -209,16 +209,15 @@ class LiveLearner:
             measured = trainer.step(batch, advantages)
         except NonFiniteError:
             with self.database.transaction() as session:
-                self.num_dropped += drop_experiences(
-                    session, dict.fromkeys(ids, DropReason.NON_FINITE.value)
-                )
+                reasons = dict.fromkeys(ids, DropReason.NON_FINITE.value)
+                self.num_dropped += drop_experiences(session, reasons, tenant=self.queue.tenant)
             self.state = replace(state, current_round=None)
             return Did.REFUSED
         metrics = measured | self._describe(batch, state)
         done = Round(ids, advantages, current.num_done)
         num_uses = self.settings.uses_per_experience
         after = finish_step(state, done, num_uses=num_uses, metrics=metrics)
-        uses = Uses(ids, current.num_done, num_uses)
+        uses = Uses(self.queue.tenant, ids, current.num_done, num_uses)
         self._commit(trainer, after, origin="live", metrics=metrics, uses=uses)
         self._waiting_since = self._clock()
         return Did.STEPPED

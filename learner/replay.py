@@ -62,13 +62,13 @@ class Queue:
             if not unfit:
                 return chosen
             with self.database.transaction() as session:
-                drop_experiences(session, unfit)
+                drop_experiences(session, unfit, tenant=self.tenant)
 
     def fetch(self, experience_ids: Sequence[str]) -> list[Experience]:
         """Return those of the experiences that can still be used, in the given order."""
         self._drop_quarantined()
         with self.database.reading() as session:
-            found = fetch_experiences_by_id(session, experience_ids)
+            found = fetch_experiences_by_id(session, experience_ids, tenant=self.tenant)
         return [found[i] for i in experience_ids if i in found]
 
     def _drop_quarantined(self) -> None:
@@ -100,7 +100,7 @@ class Queue:
                 min_size=min_size,
                 max_shares=shares.model_dump(),
             )
-            found = fetch_experiences_by_id(session, ids)
+            found = fetch_experiences_by_id(session, ids, tenant=self.tenant)
         return [found[i] for i in ids if i in found]
 
     def _why_unusable(

@@ -84,17 +84,17 @@ class Rig:
         self.read()
         self.close_at(moment)
 
-    def state_of(self, feedback_id: str) -> str:
+    def state_of(self, feedback_id: str, tenant: str = "default") -> str:
         with self.database.reading() as session:
-            return session.get_one(FeedbackRow, ("default", feedback_id)).state
+            return session.get_one(FeedbackRow, (tenant, feedback_id)).state
 
-    def interaction(self, interaction_id: str) -> InteractionRow:
+    def interaction(self, interaction_id: str, tenant: str = "default") -> InteractionRow:
         with self.database.reading() as session:
-            return session.get_one(InteractionRow, interaction_id)
+            return session.get_one(InteractionRow, (interaction_id, tenant))
 
-    def experience(self, interaction_id: str) -> Experience | None:
+    def experience(self, interaction_id: str, tenant: str = "default") -> Experience | None:
         with self.database.reading() as session:
-            return fetch_experience(session, interaction_id)
+            return fetch_experience(session, tenant=tenant, experience_id=interaction_id)
 
     def dead_letters(self) -> list[DeadLetterRow]:
         return self._all(DeadLetterRow)

@@ -196,7 +196,7 @@ def test_only_what_has_settled_before_the_oldest_open_interaction_counts(scene: 
     open_one = scene.traffic.serve(second, Arm.CHALLENGER, [1.0])[0]
     scene.traffic.serve(second, Arm.CHALLENGER, [1.0] * 100)
     with scene.database.transaction() as session:
-        row = session.get(InteractionRow, open_one)
+        row = session.get(InteractionRow, (open_one, "default"))
         assert row is not None
         row.state = "open"
     scene.gate.run_once()

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from tidemill.contracts.events import Arm
 from tidemill.contracts.experience import Outcome
+from tidemill.storage.experiences import is_of_interaction
 from tidemill.storage.tables import ExperienceRow, InteractionRow
 
 _BYTES_PER_ID = 4
@@ -62,7 +63,7 @@ def fetch_outcomes(
             ExperienceRow.reward,
             func.length(ExperienceRow.completion_ids, type_=Integer),
         )
-        .outerjoin(ExperienceRow, ExperienceRow.experience_id == InteractionRow.interaction_id)
+        .outerjoin(ExperienceRow, is_of_interaction())
         .where(*_conditions(window), InteractionRow.state.not_in(("open", "erased")))
     )
     if window.randomised:

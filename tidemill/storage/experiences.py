@@ -4,16 +4,19 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.orm import Session
 
 from tidemill.contracts.experience import Experience, Origin, Outcome
 from tidemill.storage.bulk import insert_rows
-from tidemill.storage.tables import ExperienceRow
+from tidemill.storage.tables import ExperienceRow, InteractionRow
 
 READY = "ready"
 USED = "used"
 DROPPED = "dropped"
+
+ExperienceKey = tuple[str, str]
+"""Tenant and experience id."""
 
 
 def insert_experience(session: Session, experience: Experience, *, created_at: datetime) -> None:
@@ -58,9 +61,9 @@ def to_experience(row: ExperienceRow) -> Experience:
     )
 
 
-def fetch_experience(session: Session, experience_id: str) -> Experience | None:
-    """Return one experience; None = unknown."""
-    row = session.get(ExperienceRow, experience_id)
+def fetch_experience(session: Session, *, tenant: str, experience_id: str) -> Experience | None:
+    """Return one experience of a tenant; None = unknown."""
+    row = session.get(ExperienceRow, (experience_id, tenant))
     return None if row is None else to_experience(row)
 
 
@@ -82,12 +85,21 @@ def fetch_experiences(
     return [to_experience(row) for row in session.scalars(query.order_by(*order).limit(limit))]
 
 
-def fetch_experience_digests(session: Session, *, origin: Origin = Origin.LIVE) -> dict[str, str]:
-    """Return the content digest of every experience by id: what a replay must give again."""
-    query = select(ExperienceRow.experience_id, ExperienceRow.digest).where(
-        ExperienceRow.origin == origin
+def fetch_experience_digests(
+    session: Session, *, origin: Origin = Origin.LIVE
+) -> dict[ExperienceKey, str]:
+    """Return the content digest of every experience: what a replay must give again."""
+    row = ExperienceRow
+    query = select(row.tenant, row.experience_id, row.digest).where(row.origin == origin)
+    return {(tenant, one): digest for tenant, one, digest in session.execute(query)}
+
+
+def is_of_interaction() -> ColumnElement[bool]:
+    """Return the condition that an experience is that of an interaction."""
+    return and_(
+        ExperienceRow.experience_id == InteractionRow.interaction_id,
+        ExperienceRow.tenant == InteractionRow.tenant,
     )
-    return dict(session.execute(query).all())
 
 
 def fetch_experience_counts(session: Session, *, model: str, tenant: str) -> dict[str, int]:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from tidemill.contracts.events import FeedbackReceived
 from tidemill.storage.bulk import insert_rows
-from tidemill.storage.membership import is_any
+from tidemill.storage.membership import is_any, is_any_pair
 from tidemill.storage.tables import DuplicateDeliveryRow, FeedbackRow
 
 PENDING = "pending"
@@ -19,6 +19,9 @@ ERASED = "erased"
 
 FeedbackKey = tuple[str, str]
 """Tenant and feedback id."""
+
+Target = tuple[str, str]
+"""Tenant, and the id of an interaction or a trajectory."""
 
 
 class NewFeedback(NamedTuple):
@@ -71,23 +74,17 @@ def fetch_known_digests(session: Session, keys: Collection[FeedbackKey]) -> dict
     if not keys:
         return {}
     query = select(FeedbackRow.tenant, FeedbackRow.feedback_id, FeedbackRow.body_digest).where(
-        is_any(FeedbackRow.tenant, {tenant for tenant, _ in keys}),
-        is_any(FeedbackRow.feedback_id, {feedback_id for _, feedback_id in keys}),
+        is_any_pair(FeedbackRow.tenant, FeedbackRow.feedback_id, keys)
     )
     return {(tenant, one): digest for tenant, one, digest in session.execute(query)}
 
 
-def fetch_by_target(
-    session: Session, *, tenants: Collection[str], target_ids: Collection[str]
-) -> list[FeedbackRow]:
-    """Return all feedback on some targets, as read-only rows.
-
-    Rows of other tenants of the list may come along; the caller compares both.
-    """
-    if not target_ids:
+def fetch_by_target(session: Session, targets: Collection[Target]) -> list[FeedbackRow]:
+    """Return all feedback on some targets, as read-only rows."""
+    if not targets:
         return []
     query = select(*FeedbackRow.__table__.c).where(
-        is_any(FeedbackRow.tenant, tenants), is_any(FeedbackRow.target_id, target_ids)
+        is_any_pair(FeedbackRow.tenant, FeedbackRow.target_id, targets)
     )
     # Plain rows with the same names: objects cost more than the query, and one that this
     # transaction holds already would be as it was before a statement moved its row.

@@ -6,6 +6,8 @@ from datetime import datetime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from tidemill.storage.experiences import is_of_interaction
+from tidemill.storage.interactions import InteractionKey
 from tidemill.storage.tables import ExperienceRow, InteractionRow, LogOffsetRow
 
 
@@ -22,9 +24,10 @@ class InteractionEnd:
     """Of its experience's content; None = it has none."""
 
 
-def fetch_interaction_ends(session: Session) -> dict[str, InteractionEnd]:
-    """Return every interaction by id."""
+def fetch_interaction_ends(session: Session) -> dict[InteractionKey, InteractionEnd]:
+    """Return the end of every interaction."""
     query = select(
+        InteractionRow.tenant,
         InteractionRow.interaction_id,
         InteractionRow.partition,
         InteractionRow.log_offset,
@@ -32,8 +35,8 @@ def fetch_interaction_ends(session: Session) -> dict[str, InteractionEnd]:
         InteractionRow.state,
         InteractionRow.excluded_reason,
         ExperienceRow.digest,
-    ).outerjoin(ExperienceRow, ExperienceRow.experience_id == InteractionRow.interaction_id)
-    return {row[0]: InteractionEnd(*row[1:]) for row in session.execute(query)}
+    ).outerjoin(ExperienceRow, is_of_interaction())
+    return {(row[0], row[1]): InteractionEnd(*row[2:]) for row in session.execute(query)}
 
 
 def has_ingested(session: Session) -> bool:

@@ -12,13 +12,16 @@ from tidemill.contracts.events import InteractionServed
 from tidemill.errors import FencedError
 from tidemill.storage.bulk import insert_rows
 from tidemill.storage.judgements import awaits_judgement
-from tidemill.storage.membership import is_any
+from tidemill.storage.membership import is_any_pair, unsearched
 from tidemill.storage.tables import InteractionRow
 
 OPEN = "open"
 
 InteractionKey = tuple[str, str]
 """Tenant and interaction id."""
+
+TrajectoryKey = tuple[str, str]
+"""Tenant and trajectory id."""
 
 
 class NewInteraction(NamedTuple):
@@ -45,7 +48,7 @@ class ServedAt(NamedTuple):
 class ClosedAs:
     """The end of one interaction."""
 
-    interaction_id: str
+    key: InteractionKey
     state: str
     reason: str | None
 
@@ -55,17 +58,7 @@ def insert_interactions(session: Session, interactions: Sequence[NewInteraction]
     insert_rows(session, InteractionRow, [_values(new) for new in interactions])
 
 
-def fetch_known_documents(session: Session, ids: Collection[str]) -> dict[str, bytes | None]:
-    """Return the stored bytes of those ids that are known; None = erased."""
-    if not ids:
-        return {}
-    query = select(InteractionRow.interaction_id, InteractionRow.document).where(
-        is_any(InteractionRow.interaction_id, ids)
-    )
-    return dict(session.execute(query).all())
-
-
-def fetch_own_documents(
+def fetch_known_documents(
     session: Session, keys: Collection[InteractionKey]
 ) -> dict[InteractionKey, bytes | None]:
     """Return the stored bytes of those ids that are known to their tenant; None = erased."""
@@ -73,26 +66,27 @@ def fetch_own_documents(
         return {}
     row = InteractionRow
     query = select(row.tenant, row.interaction_id, row.document).where(
-        is_any(row.tenant, {tenant for tenant, _ in keys}),
-        is_any(row.interaction_id, {interaction_id for _, interaction_id in keys}),
+        is_any_pair(row.tenant, row.interaction_id, keys)
     )
-    found = {(tenant, one): document for tenant, one, document in session.execute(query)}
-    return {key: found[key] for key in keys if key in found}
+    return {(tenant, one): document for tenant, one, document in session.execute(query)}
 
 
 def fetch_served_at(
-    session: Session, *, interaction_ids: Collection[str], trajectory_ids: Collection[str]
+    session: Session,
+    *,
+    interactions: Collection[InteractionKey],
+    trajectories: Collection[TrajectoryKey],
 ) -> list[ServedAt]:
     """Return the append times of interactions, found by their own id or by their trajectory's."""
     row = InteractionRow
     query = select(row.tenant, row.interaction_id, row.trajectory_id, row.appended_at)
     # One after the other: for both at once a database reads the whole table.
-    asked = ((row.interaction_id, interaction_ids), (row.trajectory_id, trajectory_ids))
+    asked = ((row.interaction_id, interactions), (row.trajectory_id, trajectories))
     found = {
         ServedAt(*values)
-        for column, ids in asked
-        if ids
-        for values in session.execute(query.where(is_any(column, ids)))
+        for column, keys in asked
+        if keys
+        for values in session.execute(query.where(is_any_pair(row.tenant, column, keys)))
     }
     return list(found)
 
@@ -121,7 +115,7 @@ def fetch_closable(
     query = (
         select(InteractionRow)
         .where(InteractionRow.state == OPEN, or_(*due), *_not_awaiting(is_judged))
-        .order_by(InteractionRow.closes_at, InteractionRow.interaction_id)
+        .order_by(InteractionRow.closes_at, InteractionRow.interaction_id, InteractionRow.tenant)
         .limit(limit)
         # Before their feedback is read: late feedback stored by then is seen, and whoever stores
         # some afterwards waits and finds them closed.
@@ -131,23 +125,23 @@ def fetch_closable(
 
 
 def fetch_open(
-    session: Session, interaction_ids: Collection[str], *, is_judged: bool = False
+    session: Session, keys: Collection[InteractionKey], *, is_judged: bool = False
 ) -> list[InteractionRow]:
     """Return those of some interactions that are open, and lock them.
 
     Args:
         session: where to read.
-        interaction_ids: which.
+        keys: which.
         is_judged: whether judges are declared; what waits for one is left out.
     """
     query = (
         select(InteractionRow)
         .where(
-            is_any(InteractionRow.interaction_id, interaction_ids),
-            InteractionRow.state == OPEN,
+            is_any_pair(InteractionRow.tenant, InteractionRow.interaction_id, keys),
+            unsearched(InteractionRow.state) == OPEN,
             *_not_awaiting(is_judged),
         )
-        .order_by(InteractionRow.interaction_id)
+        .order_by(InteractionRow.interaction_id, InteractionRow.tenant)
         # As above.
         .with_for_update()
     )
@@ -174,18 +168,19 @@ def mark_closed(session: Session, ends: Sequence[ClosedAs], *, closed_at: dateti
     Raises:
         FencedError: one of them was closed by somebody else.
     """
-    by_end: dict[tuple[str, str | None], list[str]] = {}
+    row = InteractionRow
+    by_end: dict[tuple[str, str | None], list[InteractionKey]] = {}
     for end in ends:
-        by_end.setdefault((end.state, end.reason), []).append(end.interaction_id)
-    for (state, reason), ids in by_end.items():
+        by_end.setdefault((end.state, end.reason), []).append(end.key)
+    for (state, reason), keys in by_end.items():
         query = (
-            update(InteractionRow)
-            .where(is_any(InteractionRow.interaction_id, ids), InteractionRow.state == OPEN)
+            update(row)
+            .where(is_any_pair(row.tenant, row.interaction_id, keys), unsearched(row.state) == OPEN)
             .values(state=state, excluded_reason=reason, closed_at=closed_at)
-            .returning(InteractionRow.interaction_id)
+            .returning(row.interaction_id)
             .execution_options(synchronize_session=False)
         )
-        if len(session.scalars(query).all()) != len(ids):
+        if len(session.scalars(query).all()) != len(keys):
             raise FencedError("another worker closed an interaction of this batch; read again")
 
 
@@ -193,8 +188,7 @@ def fetch_interaction(
     session: Session, *, tenant: str, interaction_id: str
 ) -> InteractionRow | None:
     """Return one interaction of a tenant; None = unknown."""
-    row = session.get(InteractionRow, interaction_id)
-    return row if row is not None and row.tenant == tenant else None
+    return session.get(InteractionRow, (interaction_id, tenant))
 
 
 def fetch_interaction_counts(session: Session) -> dict[str, int]:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import ColumnElement, delete, exists, insert, select, update
+from sqlalchemy import ColumnElement, and_, delete, exists, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from tidemill.storage.membership import is_any
+from tidemill.storage.membership import is_any, unsearched
 from tidemill.storage.tables import InteractionRow, JudgementRow
 
 _PAGE = 1000
@@ -24,13 +24,14 @@ class JudgementState(StrEnum):
 
 
 JudgementKey = tuple[str, str]
-"""Interaction id and digest."""
+"""Interaction id and digest, which is of the tenant too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJudgement:
     """A judgement that is wanted."""
 
+    tenant: str
     interaction_id: str
     digest: str
     judge: str
@@ -58,10 +59,7 @@ class Claim:
 
 def awaits_judgement() -> ColumnElement[bool]:
     """Return the condition that an interaction still waits for a judge."""
-    return exists().where(
-        JudgementRow.interaction_id == InteractionRow.interaction_id,
-        JudgementRow.state == JudgementState.WANTED,
-    )
+    return exists().where(_is_about(), unsearched(JudgementRow.state) == JudgementState.WANTED)
 
 
 def fetch_judgements(
@@ -146,7 +144,6 @@ def claim_wanted(session: Session, *, token: str, now: datetime, until: datetime
     else:
         row.claim, row.due_at = token, until
     session.flush()
-    interaction = session.get(InteractionRow, row.interaction_id)
     return Claim(
         key=(row.interaction_id, row.digest),
         token=token,
@@ -156,7 +153,7 @@ def claim_wanted(session: Session, *, token: str, now: datetime, until: datetime
         is_answered=row.state == JudgementState.ANSWERED,
         gives_up_at=row.gives_up_at,
         num_failures=row.num_failures,
-        document=None if interaction is None else interaction.document,
+        document=_fetch_document(session, row),
     )
 
 
@@ -213,6 +210,24 @@ def _free(now: datetime) -> tuple[ColumnElement[bool], ...]:
     return (JudgementRow.state == JudgementState.WANTED, JudgementRow.due_at <= now)
 
 
+def _is_about() -> ColumnElement[bool]:
+    """Return the condition that a judgement is of an interaction."""
+    row = JudgementRow
+    return and_(
+        row.interaction_id == InteractionRow.interaction_id,
+        or_(row.tenant == InteractionRow.tenant, row.tenant.is_(None)),
+    )
+
+
+def _fetch_document(session: Session, row: JudgementRow) -> bytes | None:
+    query = (
+        select(InteractionRow.document)
+        .join(JudgementRow, _is_about())
+        .where(JudgementRow.interaction_id == row.interaction_id, JudgementRow.digest == row.digest)
+    )
+    return session.scalar(query)
+
+
 def _claimed(session: Session, claim: Claim) -> JudgementRow | None:
     row = session.get(JudgementRow, claim.key, with_for_update=True)
     return row if row is not None and row.claim == claim.token else None
@@ -226,6 +241,7 @@ def _finish(row: JudgementRow, scores: Sequence[float], *, now: datetime) -> Non
 def _values(new: NewJudgement, known: Sequence[float] | None) -> Mapping[str, object]:
     state = JudgementState.WANTED if known is None else JudgementState.ANSWERED
     return {
+        "tenant": new.tenant,
         "interaction_id": new.interaction_id,
         "digest": new.digest,
         "judge": new.judge,

@@ -61,6 +61,7 @@ class StepRecord:
 class Uses:
     """The experiences that a step uses, all for the same time."""
 
+    tenant: str
     experience_ids: tuple[str, ...]
     num_before: int
     """How often each was used before this step."""
@@ -104,7 +105,8 @@ def fetch_queue(
         .limit(limit)
     )
     rows = session.execute(query).all()
-    raters = _fetch_raters(session, [(row.experience_id, row.trajectory_id) for row in rows])
+    targets = [(row.experience_id, row.trajectory_id) for row in rows]
+    raters = _fetch_raters(session, tenant, targets)
     return [
         QueueEntry(
             experience_id=row.experience_id,
@@ -118,13 +120,13 @@ def fetch_queue(
     ]
 
 
-def fetch_experiences_by_id(session: Session, ids: Sequence[str]) -> dict[str, Experience]:
+def fetch_experiences_by_id(
+    session: Session, ids: Sequence[str], *, tenant: str
+) -> dict[str, Experience]:
     """Return the experiences that are ready, by id; used, dropped and erased ones are absent."""
     found: dict[str, Experience] = {}
     for chunk in _chunks(ids):
-        query = select(ExperienceRow).where(
-            ExperienceRow.experience_id.in_(chunk), ExperienceRow.state == READY
-        )
+        query = select(ExperienceRow).where(*_are(chunk, tenant), ExperienceRow.state == READY)
         found |= {row.experience_id: to_experience(row) for row in session.scalars(query)}
     return found
 
@@ -146,13 +148,13 @@ def fetch_recent_experiences(
     return [to_experience(row) for row in session.scalars(query)]
 
 
-def drop_experiences(session: Session, reasons: Mapping[str, str]) -> int:
+def drop_experiences(session: Session, reasons: Mapping[str, str], *, tenant: str) -> int:
     """Mark ready experiences as dropped, each with its reason; return how many were."""
     num_dropped = 0
     for reason in sorted(set(reasons.values())):
         ids = sorted(key for key, value in reasons.items() if value == reason)
         for chunk in _chunks(ids):
-            num_dropped += _drop(session, ExperienceRow.experience_id.in_(chunk), reason)
+            num_dropped += _drop(session, reason, *_are(chunk, tenant))
     return num_dropped
 
 
@@ -162,8 +164,8 @@ def drop_versions(
     """Mark every waiting experience of these oldest versions as dropped; return how many."""
     if not versions:
         return 0
-    condition = ExperienceRow.oldest_policy_version.in_(sorted(versions))
-    return _drop(session, condition, reason, *_waiting(model, tenant))
+    are_of_versions = ExperienceRow.oldest_policy_version.in_(sorted(versions))
+    return _drop(session, reason, are_of_versions, *_waiting(model, tenant))
 
 
 def record_step(session: Session, record: StepRecord, uses: Uses | None = None) -> None:
@@ -192,7 +194,10 @@ def record_step(session: Session, record: StepRecord, uses: Uses | None = None) 
         _claim(session, uses)
         session.add_all(
             ExperienceUseRow(
-                experience_id=experience_id, learner=record.learner, serial=record.serial
+                experience_id=experience_id,
+                learner=record.learner,
+                serial=record.serial,
+                tenant=uses.tenant,
             )
             for experience_id in uses.experience_ids
         )
@@ -271,10 +276,17 @@ def _waiting(model: str, tenant: str) -> tuple[Any, ...]:
     )
 
 
-def _fetch_raters(session: Session, targets: Sequence[tuple[str, str]]) -> dict[str, set[str]]:
+def _are(ids: Sequence[str], tenant: str) -> tuple[Any, ...]:
+    return (ExperienceRow.experience_id.in_(ids), ExperienceRow.tenant == tenant)
+
+
+def _fetch_raters(
+    session: Session, tenant: str, targets: Sequence[tuple[str, str]]
+) -> dict[str, set[str]]:
     by_target: dict[str, set[str]] = {}
     for chunk in _chunks(sorted({name for pair in targets for name in pair})):
         query = select(FeedbackRow.target_id, FeedbackRow.rater).where(
+            FeedbackRow.tenant == tenant,
             FeedbackRow.target_id.in_(chunk),
             FeedbackRow.rater.is_not(None),
             or_(FeedbackRow.state == "joined", FeedbackRow.state == "superseded"),
@@ -287,10 +299,10 @@ def _fetch_raters(session: Session, targets: Sequence[tuple[str, str]]) -> dict[
     }
 
 
-def _drop(session: Session, condition: Any, reason: str, *more: Any) -> int:
+def _drop(session: Session, reason: str, *conditions: Any) -> int:
     statement = (
         update(ExperienceRow)
-        .where(condition, ExperienceRow.state == READY, *more)
+        .where(*conditions, ExperienceRow.state == READY)
         .values(state=DROPPED, dropped_reason=reason)
     )
     result: Any = session.execute(statement)
@@ -305,7 +317,7 @@ def _claim(session: Session, uses: Uses) -> None:
         query = (
             select(ExperienceRow.experience_id)
             .where(
-                ExperienceRow.experience_id.in_(chunk),
+                *_are(chunk, uses.tenant),
                 ExperienceRow.state == READY,
                 ExperienceRow.num_uses == uses.num_before,
             )
@@ -319,7 +331,7 @@ def _claim(session: Session, uses: Uses) -> None:
             )
         session.execute(
             update(ExperienceRow)
-            .where(ExperienceRow.experience_id.in_(chunk))
+            .where(*_are(chunk, uses.tenant))
             .values(num_uses=num_after, state=state)
         )
 

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS
 from tidemill.contracts.experience import Origin, Outcome
 from tidemill.storage.dead_letters import LetterState
+from tidemill.storage.experiences import is_of_interaction
 from tidemill.storage.revisions import fetch_num_baseless, fetch_revision_counts
 from tidemill.storage.tables import (
     AcknowledgedCountRow,
@@ -147,7 +148,7 @@ def _acknowledged(session: Session) -> dict[str, int]:
 def _without_experience(session: Session) -> int:
     query = (
         select(func.count(InteractionRow.interaction_id))
-        .outerjoin(ExperienceRow, ExperienceRow.experience_id == InteractionRow.interaction_id)
+        .outerjoin(ExperienceRow, is_of_interaction())
         .where(InteractionRow.state.in_(list(Outcome)), ExperienceRow.experience_id.is_(None))
     )
     return session.scalar(query) or 0
@@ -156,7 +157,7 @@ def _without_experience(session: Session) -> int:
 def _without_interaction(session: Session) -> int:
     query = (
         select(func.count(ExperienceRow.experience_id))
-        .outerjoin(InteractionRow, InteractionRow.interaction_id == ExperienceRow.experience_id)
+        .outerjoin(InteractionRow, is_of_interaction())
         .where(
             ExperienceRow.origin == Origin.LIVE.value,
             or_(

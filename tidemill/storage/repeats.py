@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from tidemill.contracts.events import FEEDBACK
 from tidemill.storage.feedback import DEAD_LETTERED, FeedbackKey
-from tidemill.storage.membership import is_any
+from tidemill.storage.membership import is_any, is_any_pair, unsearched
 from tidemill.storage.tables import DuplicateDeliveryRow, FeedbackRow
 
 
@@ -37,11 +37,10 @@ def fetch_dead_lettered(session: Session, keys: Collection[FeedbackKey]) -> list
     if not keys:
         return []
     query = select(FeedbackRow).where(
-        is_any(FeedbackRow.tenant, {tenant for tenant, _ in keys}),
-        is_any(FeedbackRow.feedback_id, {feedback_id for _, feedback_id in keys}),
-        FeedbackRow.state == DEAD_LETTERED,
+        is_any_pair(FeedbackRow.tenant, FeedbackRow.feedback_id, keys),
+        unsearched(FeedbackRow.state) == DEAD_LETTERED,
     )
-    return [row for row in session.scalars(query) if (row.tenant, row.feedback_id) in keys]
+    return list(session.scalars(query))
 
 
 def fetch_repeats(

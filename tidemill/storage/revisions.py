@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import case, func, or_, select, union, update
+from sqlalchemy import ColumnElement, and_, case, func, or_, select, union, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -83,7 +83,7 @@ def fetch_revisable(
     """
     row = InteractionRow
     # Two sets by one index each: for `id or trajectory` a database reads the whole table.
-    ids = select(row.interaction_id)
+    ids = select(row.interaction_id).where(row.tenant == tenant)
     wanted = union(
         ids.where(is_any(row.interaction_id, target_ids)),
         ids.where(is_any(row.trajectory_id, target_ids)),
@@ -97,7 +97,9 @@ def fetch_revisable(
     )
     found = {one.interaction_id: one for one in session.execute(query) if one.state in _REVISABLE}
     experiences = session.scalars(
-        select(ExperienceRow).where(is_any(ExperienceRow.experience_id, found))
+        select(ExperienceRow).where(
+            is_any(ExperienceRow.experience_id, found), ExperienceRow.tenant == tenant
+        )
     )
     return [
         Revisable(
@@ -150,11 +152,10 @@ def fetch_due_revisions(
     )
     ranked = (
         select(row, rank.label("rank"))
-        .join(ExperienceRow, ExperienceRow.experience_id == row.experience_id)
+        .join(ExperienceRow, _is_revised())
         .where(
             row.tenant == tenant,
             row.taken_at.is_(None),
-            ExperienceRow.tenant == tenant,
             ExperienceRow.model == model,
             ExperienceRow.num_uses > 0,
             # A revision holds whatever was said before it, so one rater spoils all of them.
@@ -218,12 +219,7 @@ def fetch_revision_counts(session: Session) -> dict[str, int]:
     state: Any = case(
         (row.taken_at.is_not(None), TAKEN), (ExperienceRow.num_uses > 0, DUE), else_=IDLE
     ).label("state")
-    counted = (
-        select(state)
-        .select_from(row)
-        .outerjoin(ExperienceRow, ExperienceRow.experience_id == row.experience_id)
-        .subquery()
-    )
+    counted = select(state).select_from(row).outerjoin(ExperienceRow, _is_revised()).subquery()
     query = select(counted.c.state, func.count()).group_by(counted.c.state)
     return dict(session.execute(query).all())
 
@@ -237,8 +233,16 @@ def fetch_num_baseless(session: Session) -> int:
     query = (
         select(func.count())
         .select_from(row)
-        .outerjoin(ExperienceRow, ExperienceRow.experience_id == row.experience_id)
+        .outerjoin(ExperienceRow, _is_revised())
         .outerjoin(FeedbackRow, is_of_feedback)
         .where(or_(ExperienceRow.experience_id.is_(None), FeedbackRow.feedback_id.is_(None)))
     )
     return session.scalar(query) or 0
+
+
+def _is_revised() -> ColumnElement[bool]:
+    """Return the condition that a revision is of an experience."""
+    return and_(
+        ExperienceRow.experience_id == ExperienceRevisionRow.experience_id,
+        ExperienceRow.tenant == ExperienceRevisionRow.tenant,
+    )

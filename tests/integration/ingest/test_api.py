@@ -241,7 +241,7 @@ def test_a_product_that_serves_itself_reports_its_interactions(client: Client) -
     assert (found["state"], found["arm"], found["reward"]) == ("open", "external", None)
     assert client.call("GET", "/v1/feedback/f").json()["state"] == "joined"
     with client.database.reading() as session:
-        assert session.get_one(InteractionRow, INTERACTION.interaction_id).tenant == "default"
+        assert session.get_one(InteractionRow, (INTERACTION.interaction_id, "default"))
         assert session.get_one(FeedbackRow, ("default", "f")).state == "joined"
 
 

@@ -111,3 +111,10 @@ def test_no_answer_tells_what_another_tenant_holds(client: Client, is_remembered
     assert item["status"] == "rejected"  # against its own record of a moment ago
     assert client.post(feedback | {"value": False}, key=stranger).status_code == 202
     assert client.post(feedback, key=client.keys["admin"]).json()["status"] == "duplicate"
+    # Both keep their own.
+    client.work()
+    for key, turn, value in ((client.keys["admin"], 0, True), (stranger, 1, False)):
+        path = f"/v1/interactions/{SERVED['interaction_id']}"
+        assert client.call("GET", path, key=key).json()["turn"] == turn
+        found = client.call("GET", "/v1/feedback/f", key=key).json()
+        assert (found["state"], found["value"], found["dead_letters"]) == ("joined", value, [])

@@ -76,7 +76,7 @@ def test_what_is_acknowledged_is_in_the_ledger(rig: Client, url: str) -> None:
     rig.work()
     assert set(_rows(rig)) == {"f1", "f3"}
     with rig.database.reading() as session:
-        assert session.get_one(InteractionRow, served.interaction_id)
+        assert session.get_one(InteractionRow, (served.interaction_id, "default"))
 
 
 def test_batches_beyond_the_api_s_limits_arrive_in_parts(rig: Client, url: str) -> None:

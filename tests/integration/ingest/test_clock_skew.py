@@ -115,7 +115,9 @@ def join(log: EventLog, folder: Path) -> Outcome:
     with database.reading() as session:
         rows = list(session.scalars(select(FeedbackRow)))
         digests = fetch_experience_digests(session)
-        experiences = [fetch_experience(session, one) for one in digests]
+        experiences = [
+            fetch_experience(session, tenant=tenant, experience_id=one) for tenant, one in digests
+        ]
     database.close()
     rows.sort(key=lambda row: (row.target_id, row.appended_at, row.partition, row.log_offset))
     events = [decode(FeedbackReceived, row.document or b"") for row in rows]

@@ -64,7 +64,7 @@ def test_only_what_was_agreed_to_becomes_an_experience(client: Client) -> None:
     work(client)
     expected = {agreed, unsaid} if client.settings.consent_default else {agreed}
     with client.database.reading() as session:
-        assert set(fetch_experience_digests(session)) == expected
-        row = session.get_one(InteractionRow, refused)
+        assert {one for _, one in fetch_experience_digests(session)} == expected
+        row = session.get_one(InteractionRow, (refused, "default"))
         assert (row.state, row.excluded_reason) == ("excluded", "no_consent")
         assert session.scalars(select(ExperienceRevisionRow)).all() == []

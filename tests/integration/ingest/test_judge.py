@@ -59,10 +59,12 @@ def desk_of(rig: Rig, judge: ScriptedJudge, **over: float) -> JudgeDesk:
     )
 
 
-def served(rig: Rig, text: str = "good day", *, answered: bool = True) -> InteractionServed:
+def served(
+    rig: Rig, text: str = "good day", *, answered: bool = True, **over: str
+) -> InteractionServed:
     """Put an interaction with feedback on the log, and close it as far as it goes."""
     content = Content(messages=({"role": "user", "content": "hello"},), completion=text)
-    event = make_interaction(content=content)
+    event = make_interaction(content=content, **over)
     rig.log.put(event, seconds(0))
     if answered:
         rig.log.put(make_feedback(event), seconds(1))
@@ -105,6 +107,26 @@ def test_nobody_is_asked_about_what_has_no_reward_anyway(database: Database) -> 
         assert steps(desk_of(rig, judge)) == []
     reasons = [rig.interaction(one.interaction_id).excluded_reason for one in (silent, refused)]
     assert reasons == ["silent", "no_consent"]
+
+
+def test_a_tenant_does_not_wait_for_the_judge_of_another(any_database: Database) -> None:
+    rig = rig_on(any_database)
+    ours = served(rig)
+    theirs = served(rig, interaction_id=ours.interaction_id, tenant="other")
+
+    def states() -> list[str]:
+        return [rig.interaction(one.interaction_id, one.tenant).state for one in (ours, theirs)]
+
+    with scripted_judge(*[score(2)] * 3, *[score(9)] * 3) as judge:
+        desk = desk_of(rig, judge)
+        assert [desk.step() for _ in range(3)] == [Step.DONE] * 3
+        rig.close_at(seconds(63))
+        assert sorted(states()) == ["open", "rewarded"]
+        assert steps(desk) == [Step.DONE] * 3
+    rig.close_at(seconds(64))
+    assert states() == ["rewarded"] * 2
+    both = [rig.experience(one.interaction_id, one.tenant) for one in (ours, theirs)]
+    assert sorted(one.components["helpful"] for one in both if one) == [0.2, 0.9]
 
 
 def test_failures_are_put_off_and_never_a_zero(any_database: Database) -> None:

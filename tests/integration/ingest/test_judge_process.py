@@ -56,7 +56,7 @@ def wait_for_components(made: Installation, interaction_id: str) -> dict[str, fl
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         with made.database.reading() as session:
-            experience = fetch_experience(session, interaction_id)
+            experience = fetch_experience(session, tenant="default", experience_id=interaction_id)
         if experience is not None:
             return dict(experience.components)
         time.sleep(0.05)

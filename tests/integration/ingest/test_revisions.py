@@ -65,7 +65,7 @@ def train_on(rig: Rig, *interactions: InteractionServed) -> None:
     )
     ids = tuple(one.interaction_id for one in interactions)
     with rig.database.transaction() as session:
-        record_step(session, step, Uses(ids, 0, 1))
+        record_step(session, step, Uses("default", ids, 0, 1))
 
 
 def due(rig: Rig) -> list[DueRevision]:

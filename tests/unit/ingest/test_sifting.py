@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from datetime import timedelta
 
 from ingest.sifting import Sifted, read_batch, sift_feedback, sift_interactions
@@ -8,11 +9,12 @@ from tidemill.contracts.codec import encode
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS
 from tidemill.eventlog.base import Record
 from tidemill.rewards.metrics_file import parse_metrics
+from tidemill.storage.interactions import InteractionKey
 
 SPEC = parse_metrics(METRICS)
 
 
-def sift(*records: Record, known: dict[str, bytes | None] | None = None) -> Sifted:
+def sift(*records: Record, known: Mapping[InteractionKey, bytes | None] | None = None) -> Sifted:
     decoded = read_batch(
         [one for one in records if one.topic == INTERACTIONS],
         [one for one in records if one.topic == FEEDBACK],
@@ -64,12 +66,25 @@ def test_times_are_counted_from_the_append_time() -> None:
 
 def test_a_repeat_of_something_erased_is_a_duplicate() -> None:
     interaction = make_interaction()
-    known: dict[str, bytes | None] = {interaction.interaction_id: None}
+    known = {("default", interaction.interaction_id): None}
     sifted = sift(MemoryLog().put(interaction), known=known)
     assert (len(sifted.duplicates), len(sifted.interactions)) == (1, 0)
 
 
 def test_a_repeat_of_a_stored_one_is_told_by_its_bytes() -> None:
     interaction = make_interaction()
-    known: dict[str, bytes | None] = {interaction.interaction_id: encode(interaction)}
+    known = {("default", interaction.interaction_id): encode(interaction)}
     assert len(sift(MemoryLog().put(interaction), known=known).duplicates) == 1
+
+
+def test_an_id_of_one_tenant_says_nothing_of_another() -> None:
+    log = MemoryLog()
+    ours, theirs = (make_interaction(tenant=tenant) for tenant in ("default", "other"))
+    same = {"interaction_id": ours.interaction_id, "trajectory_id": ours.trajectory_id}
+    theirs = theirs.model_copy(update=same)
+    records = [log.put(one) for one in (ours, theirs)]
+    records += [log.put(make_feedback(one, feedback_id="f")) for one in (ours, theirs)]
+    sifted = sift(*records, known={("third", ours.interaction_id): b"another body"})
+    assert [one.event for one in sifted.interactions] == [ours, theirs]
+    assert [one.event.tenant for one in sifted.feedback] == ["default", "other"]
+    assert (sifted.duplicates, sifted.letters) == ([], [])

@@ -132,7 +132,7 @@ def test_an_experience_erased_in_its_round_is_fenced_then_left_out(
     learner.turn()
     gone = experiences[0].experience_id
     with world.database.transaction() as session:
-        drop_experiences(session, {gone: "erased"})
+        drop_experiences(session, {gone: "erased"}, tenant="default")
     assert learner.turn() is Did.STEPPED
     assert uses(world) == {
         e.experience_id: 1 if e.experience_id == gone else 2 for e in experiences
@@ -150,7 +150,9 @@ def test_what_changes_after_it_was_read_undoes_the_step(
     class Meddler(CheckpointStore):
         def save(self, tensors: dict[str, torch.Tensor], state: LearnerState) -> SavedCheckpoint:
             with world.database.transaction() as session:
-                drop_experiences(session, {experiences[1].experience_id: "erased"})
+                drop_experiences(
+                    session, {experiences[1].experience_id: "erased"}, tenant="default"
+                )
             return super().save(tensors, state)
 
     learner.checkpoints = Meddler(learner.checkpoints.folder.parent, learner.name)

@@ -15,13 +15,16 @@ from tidemill.storage.types import ExactJson
 
 
 class InteractionRow(Row):
-    """One interaction and its ledger state."""
+    """One interaction and its ledger state; ids belong to their tenant.
+
+    The key begins with the id, by which a batch of several tenants is looked up at once.
+    """
 
     __tablename__ = "interactions"
     __table_args__ = (
         UniqueConstraint("partition", "log_offset"),
         Index("ix_interactions_state_closes_at", "state", "partition", "closes_at"),
-        Index("ix_interactions_trajectory_id", "trajectory_id"),
+        Index("ix_interactions_trajectory", "trajectory_id", "tenant"),
         Index("ix_interactions_subject", "tenant", "subject"),
         # The ledger by hour is counted from these alone, not from the documents.
         Index("ix_interactions_hours", "tenant", "state", "appended_at"),
@@ -30,7 +33,7 @@ class InteractionRow(Row):
     interaction_id: Mapped[str] = mapped_column(primary_key=True)
     trajectory_id: Mapped[str]
     turn: Mapped[int]
-    tenant: Mapped[str]
+    tenant: Mapped[str] = mapped_column(primary_key=True)
     model: Mapped[str]
     subject: Mapped[str | None]
     policy_version: Mapped[str]

@@ -22,7 +22,9 @@ class JudgementRow(Row):
 
     interaction_id: Mapped[str] = mapped_column(primary_key=True)
     digest: Mapped[str] = mapped_column(primary_key=True)
-    """Of what decides the answer: content, rubric item, model, votes."""
+    """Of what decides the answer: tenant, content, rubric item, model, votes."""
+    tenant: Mapped[str | None]
+    """Whose interaction; None = written by a release that did not name it."""
     judge: Mapped[str]
     item: Mapped[str]
     state: Mapped[str]

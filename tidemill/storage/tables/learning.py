@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index
+from sqlalchemy import ForeignKeyConstraint, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidemill.storage.tables.base import Row
@@ -11,7 +11,10 @@ from tidemill.storage.types import PackedFloats, PackedIds
 
 
 class ExperienceRow(Row):
-    """One experience (`contracts/experience.py`) and how often it may still be used."""
+    """One experience (`contracts/experience.py`) and how often it may still be used.
+
+    Keyed as interactions are: by the id first, then by its tenant.
+    """
 
     __tablename__ = "experiences"
     __table_args__ = (
@@ -21,7 +24,7 @@ class ExperienceRow(Row):
 
     experience_id: Mapped[str] = mapped_column(primary_key=True)
     origin: Mapped[str]
-    tenant: Mapped[str]
+    tenant: Mapped[str] = mapped_column(primary_key=True)
     model: Mapped[str]
     trajectory_id: Mapped[str]
     turn: Mapped[int]
@@ -102,12 +105,17 @@ class LearnerStepRow(Row):
 
 
 class ExperienceUseRow(Row):
-    """Lineage: this step used that experience."""
+    """Lineage: this step used that experience, which is of the learner's tenant."""
 
     __tablename__ = "experience_uses"
-
-    experience_id: Mapped[str] = mapped_column(
-        ForeignKey("experiences.experience_id"), primary_key=True
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["experience_id", "tenant"], ["experiences.experience_id", "experiences.tenant"]
+        ),
     )
+
+    experience_id: Mapped[str] = mapped_column(primary_key=True)
     learner: Mapped[str] = mapped_column(primary_key=True)
     serial: Mapped[int] = mapped_column(primary_key=True)
+    tenant: Mapped[str | None]
+    """None = written by a release that did not name it."""

@@ -2,12 +2,13 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from tests.factories import NOW
 from tidemill.errors import StorageError
 from tidemill.storage.bulk import insert_rows
 from tidemill.storage.database import Database
-from tidemill.storage.membership import is_any
+from tidemill.storage.membership import is_any, is_any_pair
 from tidemill.storage.tables import DuplicateDeliveryRow, FeedbackRow
 
 
@@ -81,3 +82,22 @@ def test_membership_is_that_of_texts(any_database: Database) -> None:
         assert session.query(DuplicateDeliveryRow).filter(nobody).all() == []
         nothing = is_any(DuplicateDeliveryRow.record_id, [])
         assert session.query(DuplicateDeliveryRow).filter(nothing).all() == []
+
+
+def test_membership_of_pairs_takes_both_together(any_database: Database) -> None:
+    hostile = ["a'b", 'a"b', "[x,y]", "%s", "\\", "\u00fc\U0001f30a"]
+    stored = [(tenant, one) for tenant in ("a", "b", hostile[1]) for one in hostile]
+    with any_database.transaction() as session:
+        rows = [
+            feedback(number) | {"tenant": tenant, "feedback_id": one}
+            for number, (tenant, one) in enumerate(stored)
+        ]
+        insert_rows(session, FeedbackRow, rows)
+    with any_database.reading() as session:
+        row = FeedbackRow
+        asked = {("a", hostile[0]), ("b", hostile[1]), (hostile[1], hostile[5]), ("c", "%s")}
+        for wanted in (asked, set(stored), set()):
+            query = select(row.tenant, row.feedback_id).where(
+                is_any_pair(row.tenant, row.feedback_id, wanted)
+            )
+            assert {(one, other) for one, other in session.execute(query)} == wanted & set(stored)

@@ -30,11 +30,13 @@ def test_an_experience_comes_back_bit_for_bit(any_database: Database) -> None:
         insert_experiences(session, [bare], created_at=NOW)
         insert_experiences(session, [], created_at=NOW)
     with any_database.reading() as session:
-        assert fetch_experience(session, experience.experience_id) == experience
-        assert fetch_experience(session, bare.experience_id) == bare
-        assert fetch_experience(session, "unknown") is None
+        for one in (experience, bare):
+            found = fetch_experience(session, tenant="default", experience_id=one.experience_id)
+            assert found == one
+        unknown = {"tenant": "default", "experience_id": "unknown"}
+        assert fetch_experience(session, **unknown) is None
         digests = fetch_experience_digests(session)
-    assert digests == {one.experience_id: one.digest for one in (experience, bare)}
+    assert digests == {("default", one.experience_id): one.digest for one in (experience, bare)}
 
 
 def test_the_newest_come_first(database: Database) -> None:

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from tests.factories import NOW, VERSION, make_experience
+from tests.factories import NOW, VERSION, make_experience, make_feedback
+from tidemill.contracts.events import FeedbackReceived
 from tidemill.contracts.experience import Experience, Origin
 from tidemill.errors import FencedError, StorageError
 from tidemill.storage.database import Database
 from tidemill.storage.experiences import fetch_experience_counts, insert_experiences
+from tidemill.storage.feedback import NewFeedback, insert_feedback
 from tidemill.storage.learning import (
     StepRecord,
     Uses,
@@ -58,6 +60,18 @@ def step(serial: int, **over: Any) -> StepRecord:
     return StepRecord(**(defaults | over))
 
 
+def joined(event: FeedbackReceived, *, offset: int) -> NewFeedback:
+    return NewFeedback(
+        event=event,
+        document=b"",
+        partition=0,
+        offset=offset,
+        appended_at=NOW,
+        expires_at=NOW,
+        state="joined",
+    )
+
+
 def counts(database: Database) -> dict[str, int]:
     with database.reading() as session:
         return fetch_experience_counts(session, **WHERE)
@@ -81,11 +95,11 @@ def test_the_queue_is_oldest_first_and_bounded_for_each_subject(any_database: Da
 def test_a_step_and_its_uses_are_one_transaction(any_database: Database) -> None:
     ids = tuple(store(any_database, make_experience(), make_experience()))
     with any_database.transaction() as session:
-        record_step(session, step(1), Uses(ids, num_before=0, num_declared=2))
+        record_step(session, step(1), Uses("default", ids, num_before=0, num_declared=2))
     assert counts(any_database) == {"ready": 2, "used": 0, "dropped": 0}
     assert queue_of(any_database) == []
     with any_database.transaction() as session:
-        record_step(session, step(2), Uses(ids, num_before=1, num_declared=2))
+        record_step(session, step(2), Uses("default", ids, num_before=1, num_declared=2))
     assert counts(any_database) == {"ready": 0, "used": 2, "dropped": 0}
     with any_database.reading() as session:
         assert fetch_use_counts(session, "tide/default") == dict.fromkeys(ids, 2)
@@ -102,9 +116,9 @@ def test_a_use_that_was_counted_otherwise_is_fenced_as_a_whole(
 ) -> None:
     ids = tuple(store(any_database, make_experience(), make_experience()))
     with any_database.transaction() as session:
-        record_step(session, step(1), Uses(ids[:1], num_before=0, num_declared=3))
+        record_step(session, step(1), Uses("default", ids[:1], num_before=0, num_declared=3))
     with pytest.raises(FencedError), any_database.transaction() as session:
-        record_step(session, step(2), Uses(ids, num_before=num_before, num_declared=3))
+        record_step(session, step(2), Uses("default", ids, num_before=num_before, num_declared=3))
     with any_database.reading() as session:
         assert fetch_use_counts(session, "tide/default") == {ids[0]: 1}
         assert len(fetch_steps(session, "tide/default")) == 1
@@ -133,10 +147,10 @@ def test_drops_have_a_reason_and_are_counted(any_database: Database) -> None:
     with any_database.transaction() as session:
         assert drop_versions(session, [old], "stale", **WHERE) == 2
         assert drop_versions(session, [], "stale", **WHERE) == 0
-        assert drop_experiences(session, {ids[0]: "pinned", ids[1]: "pinned"}) == 1
+        assert drop_experiences(session, dict.fromkeys(ids[:2], "pinned"), tenant="default") == 1
     with any_database.reading() as session:
         assert fetch_drop_counts(session, **WHERE) == {"stale": 2, "pinned": 1}
-        assert fetch_experiences_by_id(session, ids).keys() == {ids[3]}
+        assert fetch_experiences_by_id(session, ids, tenant="default").keys() == {ids[3]}
         recent = fetch_recent_experiences(session, **WHERE, limit=2)
     found = [experience.experience_id for experience in recent]
     assert len(found) == 2
@@ -151,10 +165,38 @@ def test_more_ids_than_one_statement_takes(any_database: Database) -> None:
         insert_experiences(session, many, created_at=NOW)
     ids = tuple(experience.experience_id for experience in many)
     with any_database.transaction() as session:
-        record_step(session, step(1), Uses(ids, num_before=0, num_declared=1))
+        record_step(session, step(1), Uses("default", ids, num_before=0, num_declared=1))
     assert counts(any_database)["used"] == 1200
 
 
 def test_without_moves_there_is_nothing_to_look_at(any_database: Database) -> None:
     with any_database.reading() as session:
         assert fetch_moves_after(session, 0, **WHERE) == []
+
+
+def test_an_experience_of_another_tenant_with_this_id_stays_as_it_is(
+    any_database: Database,
+) -> None:
+    ours = make_experience()
+    theirs = replace(ours, tenant="other")
+    store(any_database, ours, theirs)
+    with any_database.transaction() as session:
+        for tenant, rater in (("default", "friend"), ("other", "stranger")):
+            event = make_feedback(
+                tenant=tenant,
+                interaction_id=ours.experience_id,
+                trajectory_id=ours.trajectory_id,
+                rater=rater,
+            )
+            insert_feedback(session, [joined(event, offset=len(rater))])
+        (entry,) = fetch_queue(session, **WHERE, max_per_subject=9, limit=9)
+        assert entry.raters == ("friend",)
+        record_step(session, step(1), Uses("default", (ours.experience_id,), 0, 1))
+    with any_database.transaction() as session:
+        found = fetch_experiences_by_id(session, [ours.experience_id], tenant="other")
+        assert list(found.values()) == [theirs]
+        assert fetch_use_counts(session, "tide/other") == {}
+        gone = {ours.experience_id: "pinned"}
+        assert drop_experiences(session, gone, tenant="default") == 0
+        assert drop_experiences(session, gone, tenant="other") == 1
+    assert counts(any_database) == {"ready": 0, "used": 1, "dropped": 0}
