@@ -1,6 +1,7 @@
 """Commands of the base model: `base train`, `base import`, `base show`."""
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,14 @@ from tidemill.errors import ConfigurationError
 if TYPE_CHECKING:
     from learner.supervised import Progress, SupervisedOptions
     from tidemill.settings import SharedSettings
+
+
+def _finite(number: float | None) -> float | None:
+    # `nan` passes both bounds of an option: no comparison with it is true.
+    if number is not None and not math.isfinite(number):
+        raise typer.BadParameter(f"{number} is no finite number")
+    return number
+
 
 _base = typer.Typer(help="The frozen base model: version v0.", no_args_is_help=True)
 
@@ -42,7 +51,8 @@ def register(app: typer.Typer) -> None:
 def train(  # noqa: PLR0913  typer reads the options from the parameters
     ctx: typer.Context,
     seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="Wall time of training; 60 without --steps.")
+        float | None,
+        typer.Option(min=0.1, callback=_finite, help="Wall time of training; 60 without --steps."),
     ] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Optimiser steps; equal numbers, equal weights.")
@@ -53,7 +63,10 @@ def train(  # noqa: PLR0913  typer reads the options from the parameters
     batch_size: Annotated[int, typer.Option(min=1, max=1024)] = 16,
     num_examples: Annotated[int, typer.Option(min=1)] = 8192,
     learning_rate: Annotated[
-        float | None, typer.Option(min=1e-8, max=1, help="Peak; by default 5e-3, with --from 2e-4.")
+        float | None,
+        typer.Option(
+            min=1e-8, max=1, callback=_finite, help="Peak; by default 5e-3, with --from 2e-4."
+        ),
     ] = None,
     source: Annotated[
         Path | None,

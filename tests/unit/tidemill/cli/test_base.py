@@ -81,6 +81,15 @@ def test_a_damaged_base_is_a_no(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "tokenizer_digest" in err
 
 
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_a_training_takes_some_time_and_ends(
+    seconds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "train", "--seconds", seconds)
+    assert code == 2
+    assert "--seconds" in err
+
+
 def test_an_environment_without_examples_cannot_train(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

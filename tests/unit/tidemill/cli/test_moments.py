@@ -18,7 +18,13 @@ def test_a_zone_is_heeded() -> None:
     assert parse_moment("2026-12-01T13:00:00+01:00", now=NOW) == NOW
 
 
-@pytest.mark.parametrize("text", ["", "2 h", "yesterday", "9999999999d"])
+@pytest.mark.parametrize("text", ["", "2 h", "yesterday", "9999999999d", "-1h"])
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="give 2h"):
+    with pytest.raises(ValueError, match="as in 2h"):
+        parse_moment(text, now=NOW)
+
+
+@pytest.mark.parametrize("text", ["0h", "0.0d", "0s", "0.0000001s"])
+def test_no_time_at_all_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="give more than 0"):
         parse_moment(text, now=NOW)
