@@ -6,11 +6,12 @@ interaction and feedback are read irrelevant.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
 from tidemill.rewards.metrics import Metric, MetricsFile
+from tidemill.rewards.votes import is_in_window, is_late
 
 
 class FeedbackState(StrEnum):
@@ -89,12 +90,9 @@ def settle(
 def _state(claim: Claim, served_at: Sequence[datetime], metric: Metric) -> FeedbackState:
     if not served_at:
         return FeedbackState.PENDING
-    # An interaction that came after the feedback had expired is not its interaction any more,
-    # whether or not the expiry was written down by then.
-    reachable = [moment for moment in served_at if moment <= claim.expires_at]
-    if not reachable:
-        return FeedbackState.DEAD_LETTERED
-    window = timedelta(seconds=metric.window_s)
-    if any(claim.appended_at <= moment + window for moment in reachable):
+    if any(is_in_window(claim, metric, served_at=moment) for moment in served_at):
         return FeedbackState.JOINED
-    return FeedbackState.LATE
+    if any(is_late(claim, metric, served_at=moment) for moment in served_at):
+        return FeedbackState.LATE
+    # Its interactions came after it had expired, whether or not that was written down by then.
+    return FeedbackState.DEAD_LETTERED

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidemill.cli.context import load_settings
+from tidemill.cli.context import load_settings, opened_database
 from tidemill.cli.moments import parse_moment
 
 if TYPE_CHECKING:
@@ -37,23 +38,18 @@ def ledger(
     settings = load_settings(ctx)
     from tidemill.eventlog.opening import open_log
     from tidemill.ledger import TOPICS_COUNTED, take_ledger
-    from tidemill.storage.database import Database
     from tidemill.storage.ledger_groups import fetch_state_counts
-    from tidemill.storage.schema import require_current_schema
 
-    database = Database(settings.shared.database_url)
-    log = open_log(settings.shared)
     counts: list[StateCount] = []
-    try:
-        require_current_schema(database)
+    with (
+        opened_database(settings.shared) as database,
+        closing(open_log(settings.shared)) as log,
+    ):
         log.create_topics(TOPICS_COUNTED)
         taken = take_ledger(database, log, group=settings.ingest.consumer_group)
         if groups:
             with database.reading() as session:
                 counts = fetch_state_counts(session, groups, since=moment)
-    finally:
-        log.close()
-        database.close()
     if as_json:
         told = taken.to_json() | ({"groups": _grouped(counts, groups)} if groups else {})
         typer.echo(json.dumps(told, indent=2, sort_keys=True))

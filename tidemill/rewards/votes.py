@@ -31,12 +31,6 @@ class Vote:
         return (self.appended_at, self.partition, self.offset)
 
 
-def is_in_window(vote: Vote, metric: Metric, *, served_at: datetime) -> bool:
-    """Tell whether a vote is about an interaction served then, and came in time."""
-    window = timedelta(seconds=metric.window_s)
-    return served_at <= vote.expires_at and vote.appended_at <= served_at + window
-
-
 class Timed(Protocol):
     """Whatever came at a time and waited for its interaction until another."""
 
@@ -47,6 +41,12 @@ class Timed(Protocol):
     @property
     def expires_at(self) -> datetime:
         """An interaction that was served after this is not meant any more."""
+
+
+def is_in_window(vote: Timed, metric: Metric, *, served_at: datetime) -> bool:
+    """Tell whether a vote is about an interaction served then, and came in time."""
+    window = timedelta(seconds=metric.window_s)
+    return served_at <= vote.expires_at and vote.appended_at <= served_at + window
 
 
 def is_late(vote: Timed, metric: Metric, *, served_at: datetime) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import case, func, insert, select, tuple_, update
+from sqlalchemy import case, insert, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from tidemill.storage.tables import DeadLetterRow
@@ -152,9 +152,3 @@ def mark_returned(session: Session, places: Collection[LetterPlace]) -> None:
         )
         .execution_options(synchronize_session=False)
     )
-
-
-def fetch_dead_letter_counts(session: Session) -> dict[str, int]:
-    """Return how many dead letters there are for each reason."""
-    query = select(DeadLetterRow.reason, func.count()).group_by(DeadLetterRow.reason)
-    return dict(session.execute(query).all())

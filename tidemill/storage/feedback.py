@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from tidemill.contracts.events import FeedbackReceived
@@ -137,17 +137,6 @@ def mark_states(session: Session, states: Mapping[FeedbackKey, str]) -> None:
 def fetch_feedback(session: Session, *, tenant: str, feedback_id: str) -> FeedbackRow | None:
     """Return one feedback; None = no such id."""
     return session.get(FeedbackRow, (tenant, feedback_id))
-
-
-def fetch_feedback_counts(session: Session) -> dict[str, int]:
-    """Return how many feedbacks are in each state."""
-    query = select(FeedbackRow.state, func.count()).group_by(FeedbackRow.state)
-    return dict(session.execute(query).all())
-
-
-def fetch_num_duplicates(session: Session) -> int:
-    """Return how many deliveries were repeats."""
-    return session.scalar(select(func.count()).select_from(DuplicateDeliveryRow)) or 0
 
 
 def _values(new: NewFeedback) -> dict[str, Any]:
