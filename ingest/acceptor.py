@@ -1,17 +1,19 @@
 """Takes feedback and interactions into the log: nothing is acknowledged before it is durable."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ingest.api_errors import ProblemError, printable
 from ingest.appends import Appends
 from ingest.feedback_records import FeedbackRecord, RecordKey
 from ingest.lookup import Lookup
 from ingest.settings import IngestSettings
+from ingest.under_way import UnderWay
 from tidemill.contracts.codec import MAX_EVENT_BYTES, encode
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS, InteractionServed
 from tidemill.eventlog.base import NewRecord
@@ -67,6 +69,15 @@ class _Interaction(NamedTuple):
     fingerprint: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _Stream(Generic[V]):
+    """Where records of one kind go, and what tells that one is there or on its way."""
+
+    topic: str
+    known: Lookup[RecordKey, V]
+    under_way: UnderWay[RecordKey, V] = field(default_factory=UnderWay)
+
+
 @dataclass(slots=True, kw_only=True)
 class Acceptor:
     """Checks, appends and waits; used on the event loop of one process."""
@@ -85,8 +96,12 @@ class Acceptor:
     in_flight: int = 0
     in_flight_bytes: int = 0
     appends: Appends = field(init=False)
+    _feedback: _Stream[str] = field(init=False)
+    _interactions: _Stream[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._feedback = _Stream(FEEDBACK, self.known_feedback)
+        self._interactions = _Stream(INTERACTIONS, self.known_interactions)
         self.appends = Appends(self.settings.append_timeout_s)
 
     async def take_feedback(self, feedback: Sequence[FeedbackRecord]) -> list[Outcome]:
@@ -96,7 +111,7 @@ class Acceptor:
             ProblemError: 429, too much is on its way.
         """
         entries = [self._refused(one) or one for one in feedback]
-        return await self._take(FEEDBACK, entries, self.known_feedback)
+        return await self._take(self._feedback, entries)
 
     async def take_interactions(self, events: Sequence[InteractionServed]) -> list[Outcome]:
         """Store interactions; return an outcome for each, in order.
@@ -105,28 +120,57 @@ class Acceptor:
             ProblemError: 429, too much is on its way.
         """
         entries = [_interaction(event) for event in events]
-        return await self._take(INTERACTIONS, entries, self.known_interactions)
+        return await self._take(self._interactions, entries)
 
     async def _take(
-        self,
-        topic: str,
-        entries: Sequence[_Entry[V] | Outcome],
-        known: Lookup[RecordKey, V],
+        self, stream: "_Stream[V]", entries: Sequence[_Entry[V] | Outcome]
     ) -> list[Outcome]:
-        good = [one for one in entries if not isinstance(one, Outcome)]
-        before = await known.find([one.key for one in good])
-        first: dict[RecordKey, _Entry[V]] = {}
-        for one in good:
-            if one.key not in before:
-                first.setdefault(one.key, one)
-        stored = dict(zip(first, await self._append(topic, first.values()), strict=True))
-        known.remember({key: first[key].fingerprint for key, done in stored.items() if done})
+        mine: dict[RecordKey, _Entry[V]] = {}
+        for one in entries:
+            if not isinstance(one, Outcome):
+                mine.setdefault(one.key, one)
+        theirs = stream.under_way.held(mine)
+        for key in theirs:
+            del mine[key]
+        claim = stream.under_way.begin(mine)
+        stands: dict[RecordKey, V] = {}
+        stored: dict[RecordKey, V] = {}
+        try:
+            stands.update(await stream.known.find(mine))
+            new = [one for key, one in mine.items() if key not in stands]
+            are_durable = await self._append(stream.topic, new)
+            stored = {
+                one.key: one.fingerprint
+                for one, is_durable in zip(new, are_durable, strict=True)
+                if is_durable
+            }
+            stream.known.remember(stored)
+            stands.update(stored)
+        finally:
+            stream.under_way.end(claim, stands)
+        if theirs:
+            stands = stands | await self._hear(theirs)
         outcomes = [
-            one if isinstance(one, Outcome) else _outcome(one, before, first, stored)
+            one
+            if isinstance(one, Outcome)
+            else Outcome(Status.ACCEPTED, one.key[1])
+            if one.key in stored and mine[one.key] is one
+            else _known(one, stands)
             for one in entries
         ]
         self.num_answered.update([outcome.status for outcome in outcomes])
         return outcomes
+
+    async def _hear(
+        self, theirs: Mapping[RecordKey, "asyncio.Future[Mapping[RecordKey, V]]"]
+    ) -> dict[RecordKey, V]:
+        """Return what those ids stand for whose own requests have come to an end in time."""
+        await asyncio.wait(set(theirs.values()), timeout=self.settings.append_timeout_s)
+        return {
+            key: ended.result()[key]
+            for key, ended in theirs.items()
+            if ended.done() and key in ended.result()
+        }
 
     def _refused(self, one: FeedbackRecord) -> Outcome | None:
         metric = self.metrics.metrics.get(one.metric)
@@ -139,7 +183,7 @@ class Acceptor:
             return None
         return Outcome(Status.REJECTED, one.feedback_id, printable(f"{one.metric}: {why}"))
 
-    async def _append(self, topic: str, entries: Collection[_Entry[V]]) -> list[bool]:
+    async def _append(self, topic: str, entries: Sequence[_Entry[V]]) -> list[bool]:
         records = [one.record for one in entries]
         if not records:
             return []
@@ -173,25 +217,12 @@ def _interaction(event: InteractionServed) -> _Interaction | Outcome:
     return _Interaction(key, NewRecord(event.key, payload), payload)
 
 
-def _outcome(
-    entry: _Entry[V],
-    before: Mapping[RecordKey, V],
-    first: Mapping[RecordKey, _Entry[V]],
-    stored: Mapping[RecordKey, bool],
-) -> Outcome:
-    key = entry.key
-    record_id = key[1]
-    if key in before:
-        return _known(record_id, same=before[key] == entry.fingerprint)
-    if not stored[key]:
+def _known(entry: _Entry[V], stands: Mapping[RecordKey, V]) -> Outcome:
+    """Return what a record is beside the one that its id stands for, if there is one."""
+    record_id = entry.key[1]
+    if entry.key not in stands:
         reason = "the log cannot store now; send it again with this id"
         return Outcome(Status.RETRY, record_id, reason)
-    if first[key] is entry:
-        return Outcome(Status.ACCEPTED, record_id)
-    return _known(record_id, same=first[key].fingerprint == entry.fingerprint)
-
-
-def _known(record_id: str, *, same: bool) -> Outcome:
-    if same:
+    if stands[entry.key] == entry.fingerprint:
         return Outcome(Status.DUPLICATE, record_id)
     return Outcome(Status.CONFLICT, record_id, "this id is known with another body")

@@ -31,6 +31,7 @@ class BrokenSink:
     def __init__(self, *, closed: bool = False, hangs: bool = False) -> None:
         self.closed = closed
         self.hangs = hangs
+        self.outcome: Appended = EventLogUnavailableError("down")
         self.futures: list[Future[list[Appended]]] = []
 
     def append(self, topic: str, key: str, value: bytes) -> Future[Position]:
@@ -43,7 +44,7 @@ class BrokenSink:
             raise EventLogError("closed")
         future: Future[list[Appended]] = Future()
         if not self.hangs:
-            future.set_result([EventLogUnavailableError("down")] * len(records))
+            future.set_result([self.outcome] * len(records))
         self.futures.append(future)
         return future
 
@@ -156,3 +157,70 @@ def test_an_interaction_that_the_log_could_not_hold_is_too_large() -> None:
     assert len(encode(event)) > 1 << 20
     taken = asyncio.run(acceptor(MemoryLog().sink()).take_interactions([event, make_interaction()]))
     assert [one.status for one in taken] == [Status.TOO_LARGE, Status.ACCEPTED]
+
+
+def at_once(taker: Acceptor, sink: BrokenSink, *events: FeedbackReceived) -> list[Status]:
+    """Send each in a request of its own; the log answers the first when all are there."""
+
+    async def together() -> list[Status]:
+        requests = [
+            asyncio.create_task(taker.take_feedback([record_of(event)])) for event in events
+        ]
+        while not sink.futures:
+            await asyncio.sleep(0)
+        (future,) = sink.futures
+        future.set_result([sink.outcome])
+        answers = [await request for request in requests]
+        return [outcome.status for (outcome,) in answers]
+
+    return asyncio.run(together())
+
+
+def test_of_many_bodies_under_one_id_at_once_one_is_taken() -> None:
+    sink = BrokenSink(hangs=True)
+    sink.outcome = MemoryLog().sink().append(FEEDBACK, "k", b"").result()
+    one, *others = (make_feedback(feedback_id="f", body_digest=digest) for digest in "abc")
+    taker = acceptor(sink)
+    statuses = at_once(taker, sink, one, one, *others)
+    expected = [Status.ACCEPTED, Status.DUPLICATE, Status.CONFLICT, Status.CONFLICT]
+    assert statuses == expected
+    assert taker.num_acknowledged[FEEDBACK] == 1
+    # Nothing is left behind, and only memory is asked from here on.
+    assert take(taker, *others) == [Status.CONFLICT] * 2
+
+
+def test_when_the_first_of_an_id_fails_all_may_come_again() -> None:
+    sink = BrokenSink(hangs=True)
+    one, other = (make_feedback(feedback_id="f", body_digest=digest) for digest in "ab")
+    taker = acceptor(sink)
+    assert at_once(taker, sink, one, one, other) == [Status.RETRY] * 3
+    taker.appends.sink = MemoryLog().sink()
+    assert take(taker, other) == [Status.ACCEPTED]
+
+
+def test_nobody_waits_longer_for_another_request_than_for_the_log() -> None:
+    taker = acceptor(BrokenSink(hangs=True))
+    event = make_feedback(feedback_id="f")
+
+    async def second_of_two() -> Status:
+        # It was begun by somebody who never comes to an end.
+        taker._feedback.under_way.begin([("default", "f")])
+        (outcome,) = await taker.take_feedback([record_of(event)])
+        return outcome.status
+
+    assert asyncio.run(second_of_two()) is Status.RETRY
+
+
+def test_a_batch_waits_only_for_what_others_are_taking() -> None:
+    taker = acceptor(MemoryLog().sink())
+    events = [make_feedback(feedback_id=name, body_digest="a") for name in "fg"]
+
+    async def both() -> list[list[Outcome]]:
+        records = [record_of(event) for event in events]
+        return await asyncio.gather(
+            taker.take_feedback(records), taker.take_feedback(records[::-1])
+        )
+
+    first, second = asyncio.run(both())
+    assert [one.status for one in first] == [Status.ACCEPTED] * 2
+    assert [one.status for one in second] == [Status.DUPLICATE] * 2
