@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from ingest.api_errors import ProblemError, printable
+from ingest.api_errors import printable
 from ingest.appends import Appends
 from ingest.feedback_records import FeedbackRecord, RecordKey
 from ingest.lookup import Lookup
+from ingest.room import Room
 from ingest.settings import IngestSettings
 from ingest.under_way import UnderWay
 from tidemill.contracts.codec import MAX_EVENT_BYTES, encode
@@ -93,37 +94,46 @@ class Acceptor:
     """By topic; read from another thread."""
     num_answered: Counter[Status] = field(default_factory=Counter)
     """By status."""
-    in_flight: int = 0
-    in_flight_bytes: int = 0
-    appends: Appends = field(init=False)
+    room: Room = field(init=False)
+    appends: Appends = field(default_factory=Appends)
     _feedback: _Stream[str] = field(init=False)
     _interactions: _Stream[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
         self._feedback = _Stream(FEEDBACK, self.known_feedback)
         self._interactions = _Stream(INTERACTIONS, self.known_interactions)
-        self.appends = Appends(self.settings.append_timeout_s)
+        self.room = Room(
+            max_records=self.settings.max_in_flight, max_bytes=self.settings.max_in_flight_bytes
+        )
 
-    async def take_feedback(self, feedback: Sequence[FeedbackRecord]) -> list[Outcome]:
+    async def take_feedback(
+        self, feedback: Sequence[FeedbackRecord], *, deadline_s: float
+    ) -> list[Outcome]:
         """Store feedback; return an outcome for each, in order.
+
+        Nobody waits beyond the deadline, which is a time of the loop's clock.
 
         Raises:
             ProblemError: 429, too much is on its way.
         """
         entries = [self._refused(one) or one for one in feedback]
-        return await self._take(self._feedback, entries)
+        return await self._take(self._feedback, entries, deadline_s)
 
-    async def take_interactions(self, events: Sequence[InteractionServed]) -> list[Outcome]:
+    async def take_interactions(
+        self, events: Sequence[InteractionServed], *, deadline_s: float
+    ) -> list[Outcome]:
         """Store interactions; return an outcome for each, in order.
+
+        Nobody waits beyond the deadline, which is a time of the loop's clock.
 
         Raises:
             ProblemError: 429, too much is on its way.
         """
         entries = [_interaction(event) for event in events]
-        return await self._take(self._interactions, entries)
+        return await self._take(self._interactions, entries, deadline_s)
 
     async def _take(
-        self, stream: "_Stream[V]", entries: Sequence[_Entry[V] | Outcome]
+        self, stream: "_Stream[V]", entries: Sequence[_Entry[V] | Outcome], deadline_s: float
     ) -> list[Outcome]:
         mine: dict[RecordKey, _Entry[V]] = {}
         for one in entries:
@@ -132,13 +142,14 @@ class Acceptor:
         theirs = stream.under_way.held(mine)
         for key in theirs:
             del mine[key]
+        self.room.add_records(len(mine))
         claim = stream.under_way.begin(mine)
         stands: dict[RecordKey, V] = {}
         stored: dict[RecordKey, V] = {}
         try:
             stands.update(await stream.known.find(mine))
             new = [one for key, one in mine.items() if key not in stands]
-            are_durable = await self._append(stream.topic, new)
+            are_durable = await self._append(stream.topic, new, deadline_s)
             stored = {
                 one.key: one.fingerprint
                 for one, is_durable in zip(new, are_durable, strict=True)
@@ -147,9 +158,10 @@ class Acceptor:
             stream.known.remember(stored)
             stands.update(stored)
         finally:
+            self.room.num_records -= len(mine)
             stream.under_way.end(claim, stands)
         if theirs:
-            stands = stands | await self._hear(theirs)
+            stands = stands | await self._hear(theirs, deadline_s)
         outcomes = [
             one
             if isinstance(one, Outcome)
@@ -162,10 +174,13 @@ class Acceptor:
         return outcomes
 
     async def _hear(
-        self, theirs: Mapping[RecordKey, "asyncio.Future[Mapping[RecordKey, V]]"]
+        self,
+        theirs: Mapping[RecordKey, "asyncio.Future[Mapping[RecordKey, V]]"],
+        deadline_s: float,
     ) -> dict[RecordKey, V]:
         """Return what those ids stand for whose own requests have come to an end in time."""
-        await asyncio.wait(set(theirs.values()), timeout=self.settings.append_timeout_s)
+        left_s = deadline_s - asyncio.get_running_loop().time()
+        await asyncio.wait(set(theirs.values()), timeout=max(0.0, left_s))
         return {
             key: ended.result()[key]
             for key, ended in theirs.items()
@@ -183,29 +198,15 @@ class Acceptor:
             return None
         return Outcome(Status.REJECTED, one.feedback_id, printable(f"{one.metric}: {why}"))
 
-    async def _append(self, topic: str, entries: Sequence[_Entry[V]]) -> list[bool]:
-        records = [one.record for one in entries]
-        if not records:
+    async def _append(
+        self, topic: str, entries: Sequence[_Entry[V]], deadline_s: float
+    ) -> list[bool]:
+        if not entries:
             return []
-        num_bytes = sum(len(one.value) for one in records)
-        self._check_room(len(records), num_bytes)
-        self.in_flight += len(records)
-        self.in_flight_bytes += num_bytes
-        try:
-            stored = await self.appends.append(topic, records)
-        finally:
-            self.in_flight -= len(records)
-            self.in_flight_bytes -= num_bytes
+        records = [one.record for one in entries]
+        stored = await self.appends.append(topic, records, deadline_s)
         self.num_acknowledged[topic] += sum(stored)
         return stored
-
-    def _check_room(self, number: int, num_bytes: int) -> None:
-        settings = self.settings
-        if self.in_flight + number > settings.max_in_flight:
-            raise ProblemError(429, f"{self.in_flight} records are on their way; try again")
-        # What comes alone always has room: else a large one could never be stored.
-        if self.in_flight and self.in_flight_bytes + num_bytes > settings.max_in_flight_bytes:
-            raise ProblemError(429, f"{self.in_flight_bytes} bytes are on their way; try again")
 
 
 def _interaction(event: InteractionServed) -> _Interaction | Outcome:

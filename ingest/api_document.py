@@ -25,13 +25,13 @@ _REFUSALS = {
     404: "unknown to this tenant",
     409: "the id is known with another body, or the key's first request is still under way",
     413: "too large",
-    415: "neither JSON nor JSON packed with gzip",
+    415: "a content type or a `Content-Encoding` that is not read here",
     422: "not valid; `field` and `detail` say why",
     429: "too much at once, or over a limit; come again after `Retry-After`",
     503: "cannot be stored or told now; come again after `Retry-After`",
 }
 _OF_ALL = (401, 403, 503)
-_OF_WRITING = (401, 403, 409, 413, 422, 429, 503)
+_OF_WRITING = (401, 403, 409, 413, 415, 422, 429, 503)
 
 _MODELS: tuple[type[BaseModel], ...] = (
     FeedbackBody,

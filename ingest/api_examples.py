@@ -147,7 +147,7 @@ PROBLEMS: dict[int, Json] = {
     413: {"title": "too large", "detail": "the body has more than 262144 bytes"},
     415: {
         "title": "another form is needed",
-        "detail": "the content type is no application/json; this route reads OTLP in JSON alone",
+        "detail": "Content-Encoding 'br' is not read here: send the body as it is",
     },
     422: {"title": "invalid", "detail": "metric: Field required", "field": "metric"},
     429: {"title": "too many at once", "detail": "4096 records are on their way; try again"},

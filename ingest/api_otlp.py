@@ -1,6 +1,5 @@
 """The route that takes evaluations from OpenTelemetry exporters (OTLP over HTTP, JSON)."""
 
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from fastapi.responses import JSONResponse, Response
 from ingest.acceptor import Outcome, Status
 from ingest.api_errors import ProblemError
 from ingest.api_parts import Api
-from ingest.api_writing import Writing, read_body
+from ingest.api_writing import Writing
+from ingest.arrivals import Wanted, receive
 from ingest.feedback_records import FeedbackRecord
 from ingest.otlp import UnusableRecordError, feedback_of, read_export
 from tidemill.storage.keys import ApiKey, Scope
@@ -34,17 +34,18 @@ class Evaluations:
 
     async def post_logs(self, request: Request) -> Response:
         """Take evaluations: 200, with the number of those that were refused; 503, send again."""
-        caller = await self.api.caller(request, Scope.FEEDBACK_WRITE)
-        _require_json(request.headers.get("content-type", ""))
-        limit = self.api.settings.max_batch_bytes
-        raw = await read_body(request, limit)
-        records = read_export(_unpacked(raw, request.headers.get("content-encoding", ""), limit))
-        if len(records) > self.api.settings.max_batch_items:
-            most = self.api.settings.max_batch_items
-            raise ProblemError(413, f"{len(records)} records in one request; at most {most}")
-        self.api.quotas.charge_key(caller, len(records))
-        good, reasons = self._sort(records, caller)
-        outcomes = await self.api.acceptor.take_feedback(good)
+        settings = self.api.settings
+        wanted = Wanted(Scope.FEEDBACK_WRITE, settings.max_batch_bytes, takes_gzip=True)
+        with await receive(self.api, request, wanted) as arrival:
+            _require_json(request.headers.get("content-type", ""))
+            records = read_export(arrival.body)
+            if len(records) > settings.max_batch_items:
+                most = settings.max_batch_items
+                raise ProblemError(413, f"{len(records)} records in one request; at most {most}")
+            self.api.quotas.charge_key(arrival.caller, len(records))
+            good, reasons = self._sort(records, arrival.caller)
+            take = self.api.acceptor.take_feedback
+            outcomes = await take(good, deadline_s=arrival.deadline_s)
         return _answer(outcomes, reasons)
 
     def _sort(
@@ -80,20 +81,3 @@ def _require_json(content_type: str) -> None:
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise ProblemError(415, f"the content type is no application/json; {_WANTED}")
-
-
-def _unpacked(raw: bytes, encoding: str, limit: int) -> bytes:
-    if encoding.strip().lower() in ("", "identity"):
-        return raw
-    if encoding.strip().lower() != "gzip":
-        raise ProblemError(415, "a body may be packed with gzip, or not at all")
-    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    try:
-        body = unpacker.decompress(raw, limit + 1)
-    except zlib.error as error:
-        raise ProblemError(422, "the body is no gzip, although its header says so") from error
-    if len(body) > limit:
-        raise ProblemError(413, f"the body has more than {limit} bytes when it is unpacked")
-    if not unpacker.eof:
-        raise ProblemError(422, "the body ends in the middle of its gzip")
-    return body

@@ -163,7 +163,7 @@ class Server:
         pulse.counters = (
             dict(self.acceptor.num_answered)
             | {f"rejected_{reason}": number for reason, number in rejected.items()}
-            | {"in_flight": self.acceptor.in_flight}
+            | {"in_flight": self.acceptor.room.num_records}
         )
 
     def _write_counts(self) -> None:

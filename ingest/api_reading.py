@@ -60,7 +60,7 @@ class Reading:
         text = render_figures(
             states=await self.api.ask(lambda: views.states(caller.tenant)),
             answered={one.value: number for one, number in acceptor.num_answered.items()},
-            in_flight=acceptor.in_flight,
+            in_flight=acceptor.room.num_records,
         )
         return Response(text, headers={"content-type": MEDIA_TYPE})
 

@@ -1,10 +1,10 @@
 """The routes that take feedback and interactions, one or many at once."""
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -16,6 +16,7 @@ from ingest.acceptor import Outcome, Status
 from ingest.api_errors import ProblemError, invalid
 from ingest.api_parts import Api
 from ingest.api_schemas import FeedbackBody, InteractionBody
+from ingest.arrivals import Arrival, Wanted, receive
 from ingest.batch_bodies import read_items
 from ingest.feedback_records import FeedbackEncoder, FeedbackRecord
 from ingest.idempotency import HEADER
@@ -25,8 +26,6 @@ from tidemill.storage.keys import ApiKey, Scope
 
 B = TypeVar("B", bound=BaseModel)
 E = TypeVar("E", bound=FeedbackRecord | InteractionServed)
-
-_LENGTH = re.compile("[0-9]{1,18}")
 
 _STATUS = {
     Status.ACCEPTED: 202,
@@ -49,14 +48,16 @@ class Writing:
 
     async def post_feedback(self, request: Request) -> Response:
         """Take one feedback: 202 accepted, 200 duplicate, 409 conflict, 422, 503."""
-        caller = await self.api.caller(request, Scope.FEEDBACK_WRITE)
-        self.api.quotas.charge_key(caller, 1)
-        raw = await read_body(request, self.api.settings.max_body_bytes)
-        body = _parse(FeedbackBody, raw)
-        with self._identity(request, caller) as stand_in_id:
-            record = self.record(body, self.encoder(caller), stand_in_id)
+        wanted = Wanted(Scope.FEEDBACK_WRITE, self.api.settings.max_body_bytes, 1)
+        with (
+            await receive(self.api, request, wanted) as arrival,
+            self._identity(request, arrival.caller) as stand_in_id,
+        ):
+            body = _parse(FeedbackBody, arrival.body)
+            record = self.record(body, self.encoder(arrival.caller), stand_in_id)
             self.api.quotas.charge_rater(record)
-            (outcome,) = await self.api.acceptor.take_feedback([record])
+            take = self.api.acceptor.take_feedback
+            (outcome,) = await take([record], deadline_s=arrival.deadline_s)
         ids: dict[str, str | None] = {"feedback_id": record.feedback_id}
         if outcome.status is Status.CONFLICT and record.feedback_id == stand_in_id:
             raise ProblemError(422, "this key was sent with another body", field=HEADER, ids=ids)
@@ -64,10 +65,13 @@ class Writing:
 
     async def post_feedback_batch(self, request: Request) -> Response:
         """Take many feedbacks: 207 with an item each, in order."""
-        caller = await self.api.caller(request, Scope.FEEDBACK_WRITE)
-        items = await self._read_batch(request, "feedback", caller)
-        encoder = self.encoder(caller)
-        with self._identity(request, caller) as identity:
+        wanted = Wanted(Scope.FEEDBACK_WRITE, self.api.settings.max_batch_bytes)
+        with (
+            await receive(self.api, request, wanted) as arrival,
+            self._identity(request, arrival.caller) as identity,
+        ):
+            items = self._items(request, "feedback", arrival)
+            encoder = self.encoder(arrival.caller)
 
             def read(index: int, item: Any) -> FeedbackRecord:
                 stand_in_id = None if identity is None else f"{identity}.{index}"
@@ -75,31 +79,34 @@ class Writing:
                 self.api.quotas.charge_rater(record)
                 return record
 
-            outcomes = await _take(_each(items, read), self.api.acceptor.take_feedback)
+            take = partial(self.api.acceptor.take_feedback, deadline_s=arrival.deadline_s)
+            outcomes = await _take(_each(items, read), take)
         return _answers(outcomes, lambda one: {"feedback_id": one})
 
     async def post_interaction(self, request: Request) -> Response:
         """Take one interaction that the product served itself."""
-        caller = await self.api.caller(request, Scope.INTERACTIONS_WRITE)
-        self.api.quotas.charge_key(caller, 1)
-        raw = await read_body(request, self.api.settings.max_body_bytes)
-        body = _parse(InteractionBody, raw)
-        try:
-            event = self._interaction(body, caller)
-        except ValidationError as error:
-            raise invalid(error) from error
-        (outcome,) = await self.api.acceptor.take_interactions([event])
+        wanted = Wanted(Scope.INTERACTIONS_WRITE, self.api.settings.max_body_bytes, 1)
+        with await receive(self.api, request, wanted) as arrival:
+            body = _parse(InteractionBody, arrival.body)
+            try:
+                event = self._interaction(body, arrival.caller)
+            except ValidationError as error:
+                raise invalid(error) from error
+            take = self.api.acceptor.take_interactions
+            (outcome,) = await take([event], deadline_s=arrival.deadline_s)
         return _answer(outcome, _interaction_ids(event.interaction_id))
 
     async def post_interaction_batch(self, request: Request) -> Response:
         """Take many interactions: 207 with an item each, in order."""
-        caller = await self.api.caller(request, Scope.INTERACTIONS_WRITE)
-        items = await self._read_batch(request, "interactions", caller)
+        wanted = Wanted(Scope.INTERACTIONS_WRITE, self.api.settings.max_batch_bytes)
+        with await receive(self.api, request, wanted) as arrival:
+            items = self._items(request, "interactions", arrival)
 
-        def read(_: int, item: Any) -> InteractionServed:
-            return self._interaction(_validate(InteractionBody, item), caller)
+            def read(_: int, item: Any) -> InteractionServed:
+                return self._interaction(_validate(InteractionBody, item), arrival.caller)
 
-        outcomes = await _take(_each(items, read), self.api.acceptor.take_interactions)
+            take = partial(self.api.acceptor.take_interactions, deadline_s=arrival.deadline_s)
+            outcomes = await _take(_each(items, read), take)
         return _answers(outcomes, _interaction_ids)
 
     def _identity(self, request: Request, caller: ApiKey) -> AbstractContextManager[str | None]:
@@ -142,34 +149,15 @@ class Writing:
                 field=field,
             )
 
-    async def _read_batch(self, request: Request, field: str, caller: ApiKey) -> list[Any]:
-        raw = await read_body(request, self.api.settings.max_batch_bytes)
+    def _items(self, request: Request, field: str, arrival: Arrival) -> list[Any]:
         items = read_items(
-            raw,
+            arrival.body,
             field=field,
             content_type=request.headers.get("content-type", ""),
             limit=self.api.settings.max_batch_items,
         )
-        self.api.quotas.charge_key(caller, len(items))
+        self.api.quotas.charge_key(arrival.caller, len(items))
         return items
-
-
-async def read_body(request: Request, limit: int) -> bytes:
-    """Return the body of a request.
-
-    Raises:
-        ProblemError: 413, it has more bytes than the limit.
-    """
-    declared = request.headers.get("content-length", "")
-    # What is no short number is counted as it comes.
-    if _LENGTH.fullmatch(declared) and int(declared) > limit:
-        raise ProblemError(413, f"the body has {declared} bytes; at most {limit}")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise ProblemError(413, f"the body has more than {limit} bytes")
-    return bytes(body)
 
 
 def _parse(kind: type[B], raw: bytes) -> B:

@@ -18,26 +18,34 @@ from tidemill.eventlog.base import Appended, EventSink, NewRecord, Position
 class _Request:
     records: Sequence[NewRecord]
     stored: "asyncio.Future[list[bool]]"
+    deadline_s: float
 
 
 @dataclass(slots=True)
 class Appends:
     """Used on the event loop of one process."""
 
-    timeout_s: float
-    """No acknowledgement after this long: what still waits for its turn is given up for good."""
     sink: EventSink | None = None
     """None = the log cannot be reached."""
     _gathered: dict[str, list[_Request]] = field(default_factory=dict, init=False)
     """By topic."""
 
-    async def append(self, topic: str, records: Sequence[NewRecord]) -> list[bool]:
+    async def append(
+        self, topic: str, records: Sequence[NewRecord], deadline_s: float
+    ) -> list[bool]:
         """Append records of one topic, and tell of each whether it is durable; never raises.
 
-        False = not stored, as far as is known.
+        Args:
+            topic: its name.
+            records: in their order.
+            deadline_s: on the loop's clock. Without an acknowledgement by then, what still waits
+                for its turn is given up for good, with all that was handed over together with it.
+
+        Returns:
+            False = not stored, as far as is known.
         """
         loop = asyncio.get_running_loop()
-        request = _Request(records, loop.create_future())
+        request = _Request(records, loop.create_future(), deadline_s)
         if not self._gathered:
             loop.call_soon(self._hand_over, loop)
         self._gathered.setdefault(topic, []).append(request)
@@ -71,7 +79,7 @@ class Appends:
             if not future.cancelled():
                 _settle(requests, [isinstance(one, Position) for one in future.result()])
 
-        timer = loop.call_later(self.timeout_s, give_up)
+        timer = loop.call_at(min(request.deadline_s for request in requests), give_up)
         future.add_done_callback(lambda _: loop.call_soon_threadsafe(settle))
 
 

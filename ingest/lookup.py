@@ -24,6 +24,7 @@ V = TypeVar("V")
 class _Question(Generic[K, V]):
     keys: Sequence[K]
     answer: "asyncio.Future[Mapping[K, V]]"
+    asked_at_s: float
 
 
 class Lookup(Generic[K, V]):
@@ -44,7 +45,8 @@ class Lookup(Generic[K, V]):
             size: how many of the newest known ids need no question.
             num_at_once: so few ids are asked for on the event loop itself, because that takes less
                 time than a thread's answer (SQLite); 0 = never.
-            timeout_s: what the database did not say by then is not known.
+            timeout_s: what the database did not say by then is not known; the wait for one's turn
+                is part of it.
         """
         self._fetch = fetch
         self._size = size
@@ -62,7 +64,7 @@ class Lookup(Generic[K, V]):
         if not missing:
             return known
         loop = asyncio.get_running_loop()
-        asked = _Question(missing, loop.create_future())
+        asked = _Question(missing, loop.create_future(), loop.time())
         self._waiting.append(asked)
         if self._runner is None:
             self._runner = loop.create_task(self._run())
@@ -101,20 +103,21 @@ class Lookup(Generic[K, V]):
             if len(keys) <= self._num_at_once:
                 found = self._ask(keys)
             else:
-                found = await self._ask_in_thread(keys)
+                found = await self._ask_in_thread(keys, asked[0].asked_at_s)
         finally:
             for question in asked:
                 # Done already: its caller went away.
                 if not question.answer.done():
                     question.answer.set_result(found)
 
-    async def _ask_in_thread(self, keys: Collection[K]) -> Mapping[K, V]:
+    async def _ask_in_thread(self, keys: Collection[K], since_s: float) -> Mapping[K, V]:
         if self._asking is not None and not self._asking.done():
             # An earlier question was given up and still has no answer: nobody waits for this one.
             return {}
-        self._asking = asyncio.get_running_loop().run_in_executor(None, self._ask, keys)
+        loop = asyncio.get_running_loop()
+        self._asking = loop.run_in_executor(None, self._ask, keys)
         try:
-            return await heard(self._asking, self._timeout_s)
+            return await heard(self._asking, max(0.0, since_s + self._timeout_s - loop.time()))
         except StorageError as error:
             _log.warning("cannot look up known ids: %s", error)
             return {}

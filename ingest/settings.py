@@ -1,6 +1,8 @@
 """What an operator may set about ingest: the HTTP API and the worker."""
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from tidemill.settings import Block
 
@@ -63,15 +65,17 @@ class IngestSettings(Block):
     """A product's own time (`at`, `served_at`) more seconds ahead of ours than this is refused;
     a clock that is an hour off always passes."""
     max_in_flight: int = Field(default=4096, ge=1)
-    """Feedbacks and interactions on their way into the log; more get 429."""
+    """Feedbacks and interactions that were not answered yet; more get 429."""
     max_in_flight_bytes: int = Field(default=67_108_864, ge=1024)
-    """The same in bytes."""
+    """Bytes of bodies that were not answered yet, from when they are read; more get 429."""
     rate_limits: RateLimitSettings = RateLimitSettings()
     judge: JudgeSettings = JudgeSettings()
-    append_timeout_s: float = Field(default=1.8, gt=0, le=60)
-    """No acknowledgement of the log after this long: 503."""
+    answer_within_s: float = Field(default=1.8, gt=0, le=60)
+    """A request to write waits no longer for the database and the log in all, then 503; the time in
+    which its caller sends the body does not count."""
     look_up_timeout_s: float = Field(default=0.5, gt=0, le=10)
-    """Longest wait for the database before a feedback is taken: keys, and known ids."""
+    """Longest wait for the database for a key, and for known ids; more than twice as long must fit
+    into `answer_within_s`, so that a database that hangs leaves time for the log."""
     read_timeout_s: float = Field(default=5.0, gt=0, le=60)
     """Longest wait for the database where a request asks for what it holds."""
     recent_ids: int = Field(default=100_000, ge=0)
@@ -97,3 +101,12 @@ class IngestSettings(Block):
     """How often the embedded log is looked at for records past its retention."""
     unmatched_after_s: float = Field(default=3600.0, gt=0)
     """Feedback whose interaction has not come by then becomes a dead letter."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if 2 * self.look_up_timeout_s >= self.answer_within_s:
+            raise ValueError(
+                f"look_up_timeout_s {self.look_up_timeout_s:g} leaves no time for the log within "
+                f"answer_within_s {self.answer_within_s:g}: give less than half of it"
+            )
+        return self

@@ -1,12 +1,14 @@
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
-from ingest.acceptor import Acceptor, Outcome, Status
+from ingest.acceptor import Acceptor, Outcome, Status, _Stream
 from ingest.api_errors import ProblemError
-from ingest.feedback_records import FeedbackRecord
+from ingest.feedback_records import FeedbackRecord, RecordKey
 from ingest.lookup import Lookup
 from ingest.settings import IngestSettings
 from tests.factories import make_feedback, make_interaction
@@ -54,7 +56,7 @@ class BrokenSink:
 
 def acceptor(sink: EventSink | None, *, max_in_flight: int = 100) -> Acceptor:
     taker = Acceptor(
-        settings=IngestSettings(append_timeout_s=0.05, max_in_flight=max_in_flight),
+        settings=IngestSettings(max_in_flight=max_in_flight),
         metrics=parse_metrics(METRICS),
         known_feedback=Lookup(lambda _: {("default", "stored"): "a"}, size=10),
         known_interactions=Lookup(lambda _: {}, size=10),
@@ -64,8 +66,22 @@ def acceptor(sink: EventSink | None, *, max_in_flight: int = 100) -> Acceptor:
 
 
 def take(taker: Acceptor, *events: FeedbackReceived) -> list[Status]:
+    return [one.status for one in asyncio.run(taken(taker, *events))]
+
+
+async def taken(
+    taker: Acceptor, *events: FeedbackReceived, within_s: float = 0.05
+) -> list[Outcome]:
     records = [record_of(event) for event in events]
-    return [one.status for one in asyncio.run(taker.take_feedback(records))]
+    return await taker.take_feedback(records, deadline_s=soon(within_s))
+
+
+async def taken_interactions(taker: Acceptor, *events: InteractionServed) -> list[Outcome]:
+    return await taker.take_interactions(events, deadline_s=soon(30))
+
+
+def soon(seconds: float = 0.05) -> float:
+    return asyncio.get_running_loop().time() + seconds
 
 
 def record_of(event: FeedbackReceived) -> FeedbackRecord:
@@ -127,7 +143,7 @@ def test_a_log_that_does_not_answer_is_given_up_in_time() -> None:
     taker = acceptor(sink)
     assert take(taker, make_feedback()) == [Status.RETRY]
     assert all(future.cancelled() for future in sink.futures)
-    assert taker.in_flight == 0
+    assert taker.room.num_records == 0
 
 
 def test_too_much_at_once_is_refused_as_a_whole() -> None:
@@ -143,7 +159,7 @@ def test_interactions_are_told_apart_by_their_bytes() -> None:
     event = make_interaction()
 
     def once(one: InteractionServed) -> Outcome:
-        (outcome,) = asyncio.run(taker.take_interactions([one]))
+        (outcome,) = asyncio.run(taken_interactions(taker, one))
         return outcome
 
     assert once(event).status is Status.ACCEPTED
@@ -155,17 +171,16 @@ def test_interactions_are_told_apart_by_their_bytes() -> None:
 def test_an_interaction_that_the_log_could_not_hold_is_too_large() -> None:
     event = make_interaction(content=Content(messages=(), completion="x" * (1 << 20)))
     assert len(encode(event)) > 1 << 20
-    taken = asyncio.run(acceptor(MemoryLog().sink()).take_interactions([event, make_interaction()]))
-    assert [one.status for one in taken] == [Status.TOO_LARGE, Status.ACCEPTED]
+    taker = acceptor(MemoryLog().sink())
+    outcomes = asyncio.run(taken_interactions(taker, event, make_interaction()))
+    assert [one.status for one in outcomes] == [Status.TOO_LARGE, Status.ACCEPTED]
 
 
 def at_once(taker: Acceptor, sink: BrokenSink, *events: FeedbackReceived) -> list[Status]:
     """Send each in a request of its own; the log answers the first when all are there."""
 
     async def together() -> list[Status]:
-        requests = [
-            asyncio.create_task(taker.take_feedback([record_of(event)])) for event in events
-        ]
+        requests = [asyncio.create_task(taken(taker, event, within_s=30)) for event in events]
         while not sink.futures:
             await asyncio.sleep(0)
         (future,) = sink.futures
@@ -205,7 +220,7 @@ def test_nobody_waits_longer_for_another_request_than_for_the_log() -> None:
     async def second_of_two() -> Status:
         # It was begun by somebody who never comes to an end.
         taker._feedback.under_way.begin([("default", "f")])
-        (outcome,) = await taker.take_feedback([record_of(event)])
+        (outcome,) = await taken(taker, event)
         return outcome.status
 
     assert asyncio.run(second_of_two()) is Status.RETRY
@@ -216,11 +231,49 @@ def test_a_batch_waits_only_for_what_others_are_taking() -> None:
     events = [make_feedback(feedback_id=name, body_digest="a") for name in "fg"]
 
     async def both() -> list[list[Outcome]]:
-        records = [record_of(event) for event in events]
         return await asyncio.gather(
-            taker.take_feedback(records), taker.take_feedback(records[::-1])
+            taken(taker, *events, within_s=30), taken(taker, *events[::-1], within_s=30)
         )
 
     first, second = asyncio.run(both())
     assert [one.status for one in first] == [Status.ACCEPTED] * 2
     assert [one.status for one in second] == [Status.DUPLICATE] * 2
+
+
+def test_the_wait_for_the_look_up_and_for_the_log_have_one_end() -> None:
+    answered = threading.Event()
+
+    def fetch(_: Collection[RecordKey]) -> dict[RecordKey, str]:
+        answered.wait(30)
+        return {}
+
+    sink = BrokenSink(hangs=True)
+    taker = acceptor(sink)
+    taker._feedback = _Stream(FEEDBACK, Lookup(fetch, size=0, timeout_s=0.05))
+    ends: list[float] = []
+
+    async def once() -> list[Outcome]:
+        loop = asyncio.get_running_loop()
+        call_at = loop.call_at
+
+        def noted(when: float, *rest: Any, **more: Any) -> Any:
+            ends.append(when)
+            return call_at(when, *rest, **more)
+
+        deadline_s = soon(0.2)
+        loop.call_at = noted  # type: ignore[method-assign]
+        request = asyncio.create_task(
+            taker.take_feedback([record_of(make_feedback())], deadline_s=deadline_s)
+        )
+        await asyncio.sleep(0)
+        # It counts from before the look-up.
+        assert taker.room.num_records == 1
+        outcomes = await request
+        answered.set()
+        assert max(ends) == deadline_s
+        return outcomes
+
+    (outcome,) = asyncio.run(once())
+    assert outcome.status is Status.RETRY
+    assert len(sink.futures) == 1
+    assert taker.room.num_records == 0

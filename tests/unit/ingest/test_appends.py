@@ -31,6 +31,10 @@ def records(*values: bytes) -> list[NewRecord]:
     return [NewRecord("k", value) for value in values]
 
 
+def soon(seconds: float = 30) -> float:
+    return asyncio.get_running_loop().time() + seconds
+
+
 async def settled(sink: ScriptedSink, outcomes: list[Appended]) -> None:
     while not sink.futures:
         await asyncio.sleep(0)
@@ -42,8 +46,11 @@ def test_what_comes_in_one_turn_of_the_loop_is_handed_over_once() -> None:
     place = MemoryLog().sink().append("a", "k", b"").result()
 
     async def many() -> list[list[bool]]:
-        appends = Appends(5, sink)
-        calls = [appends.append("a", records(b"1")), appends.append("a", records(b"2", b"3"))]
+        appends = Appends(sink)
+        calls = [
+            appends.append("a", records(b"1"), soon()),
+            appends.append("a", records(b"2", b"3"), soon()),
+        ]
         outcomes: list[Appended] = [place, EventLogUnavailableError("down"), place]
         found = await asyncio.gather(*calls, settled(sink, outcomes))
         return [one for one in found if one is not None]
@@ -56,10 +63,11 @@ def test_topics_go_apart_and_turns_too() -> None:
     log = MemoryLog()
 
     async def many() -> None:
-        appends = Appends(5, log.sink())
+        appends = Appends(log.sink())
         for _ in range(2):
             both = await asyncio.gather(
-                appends.append("a", records(b"1")), appends.append("b", records(b"2"))
+                appends.append("a", records(b"1"), soon()),
+                appends.append("b", records(b"2"), soon()),
             )
             assert both == [[True], [True]]
 
@@ -69,8 +77,14 @@ def test_topics_go_apart_and_turns_too() -> None:
 
 def test_a_group_that_is_not_answered_in_time_is_given_up_for_good() -> None:
     sink = ScriptedSink()
-    appends = Appends(0.01, sink)
-    assert asyncio.run(appends.append("a", records(b"1", b"2"))) == [False, False]
+    appends = Appends(sink)
+
+    async def both() -> list[list[bool]]:
+        # They go together, so they are given up together: at the end of the first.
+        calls = [appends.append("a", records(b"1"), soon(far)) for far in (30, 0.01)]
+        return list(await asyncio.gather(*calls))
+
+    assert asyncio.run(both()) == [[False], [False]]
     assert sink.futures[0].cancelled()
 
 
@@ -79,9 +93,9 @@ def test_a_caller_that_goes_away_takes_nobody_along() -> None:
     place = MemoryLog().sink().append("a", "k", b"").result()
 
     async def both() -> list[bool]:
-        appends = Appends(5, sink)
-        leaving = asyncio.create_task(appends.append("a", records(b"1")))
-        staying = asyncio.create_task(appends.append("a", records(b"2")))
+        appends = Appends(sink)
+        leaving = asyncio.create_task(appends.append("a", records(b"1"), soon()))
+        staying = asyncio.create_task(appends.append("a", records(b"2"), soon()))
         await asyncio.sleep(0)
         leaving.cancel()
         await settled(sink, [place, place])
@@ -91,4 +105,7 @@ def test_a_caller_that_goes_away_takes_nobody_along() -> None:
 
 
 def test_without_a_log_nothing_is_stored() -> None:
-    assert asyncio.run(Appends(5).append("a", records(b"1"))) == [False]
+    async def once() -> list[bool]:
+        return await Appends().append("a", records(b"1"), soon())
+
+    assert asyncio.run(once()) == [False]
