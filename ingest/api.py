@@ -1,6 +1,7 @@
 """The HTTP API for feedback and for interactions of products that serve themselves."""
 
 import logging
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
@@ -9,6 +10,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from ingest.api_document import build_document
 from ingest.api_errors import MEDIA_TYPE, ProblemError
@@ -59,7 +61,19 @@ def _build_routes(api: Api, posts: Mapping[str, Handler]) -> FastAPI:
     add("/openapi.json", _openapi, methods=["GET"])
     add("/health", reading.health, methods=["GET"])
     add("/ready", reading.ready, methods=["GET"])
+    for route in app.routes:
+        if isinstance(route, Route):
+            route.path_regex = _exact(route.path_regex)
     return app
+
+
+def _exact(path: re.Pattern[str]) -> re.Pattern[str]:
+    """Return the pattern of a route for whole paths alone, line breaks in a parameter included.
+
+    Starlette ends its own with `$`, which also matches before a last line break: `user%0a` would
+    be the user without it.
+    """
+    return re.compile(path.pattern.removesuffix("$") + r"\Z", path.flags | re.DOTALL)
 
 
 async def _openapi(_: Request) -> Response:

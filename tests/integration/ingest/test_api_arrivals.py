@@ -103,3 +103,25 @@ def test_the_time_for_a_key_is_part_of_the_time_to_answer(client: Client) -> Non
 def test_settings_leave_time_for_the_log() -> None:
     with pytest.raises(ValueError, match=r"look_up_timeout_s 0\.9 leaves no time"):
         IngestSettings(look_up_timeout_s=0.9)
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/v1/logs"])
+@pytest.mark.parametrize("after", ["%0a", "%0A%0A", "%0d%0a", "%20", "/", "%00"])
+def test_only_the_exact_path_is_a_route(client: Client, path: str, after: str) -> None:
+    answer = client.post(PATHS.get(path, {}), path + after)
+    assert (answer.status_code, answer.json()["title"]) == (404, "not found")
+    assert client.server.acceptor.num_answered == {}
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/metrics", "/v1/metrics-config"])
+def test_a_line_break_is_no_part_of_a_path_that_tells(client: Client, path: str) -> None:
+    assert client.call("GET", path).status_code == 200
+    assert client.call("GET", f"{path}%0a").status_code == 404
+
+
+def test_a_subject_with_a_line_break_is_not_the_one_without(client: Client) -> None:
+    ids = {
+        client.call("DELETE", f"/v1/subjects/{text}").json()["request_id"]
+        for text in ("joe", "joe%0a", "joe%0ajoe", "joe")
+    }
+    assert len(ids) == 3
