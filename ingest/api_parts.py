@@ -1,6 +1,6 @@
 """What the routes of the feedback API work with."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -31,8 +31,8 @@ class Api:
     quotas: Quotas
     acceptor: Acceptor
     database: Database
-    missing: Callable[[], list[str]]
-    """What keeps the process from being ready."""
+    missing: Callable[[], Awaitable[list[str]]]
+    """What keeps the process from being ready, asked for just now."""
 
     async def ask(self, question: Callable[[], T]) -> T:
         """Return what the database says.

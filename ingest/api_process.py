@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Collection
+from contextlib import closing
 from datetime import UTC, datetime
 
 import uvicorn
@@ -18,8 +19,9 @@ from ingest.callers import Callers
 from ingest.idempotency import Idempotency
 from ingest.lookup import Lookup
 from ingest.quotas import Quotas
+from ingest.readiness import Readiness
 from ingest.settings import IngestSettings
-from tidemill.contracts.events import TOPICS
+from tidemill.contracts.events import FEEDBACK, TOPICS
 from tidemill.errors import EventLogError, StorageError
 from tidemill.eventlog.base import EventLog, EventSink
 from tidemill.eventlog.opening import open_log
@@ -34,6 +36,7 @@ from tidemill.process import (
 from tidemill.rewards.metrics_file import load_metrics
 from tidemill.settings import SharedSettings
 from tidemill.storage.database import Database
+from tidemill.storage.feedback import fetch_known_digests
 from tidemill.storage.interactions import InteractionKey, fetch_known_documents
 from tidemill.storage.keys import ApiKey, authenticate
 from tidemill.storage.known_feedback import KnownFeedback
@@ -100,12 +103,28 @@ class Server:
             quotas=Quotas(settings.rate_limits),
             acceptor=self.acceptor,
             database=self._database,
-            missing=self.missing,
+            missing=self._all_missing,
+        )
+        self._readiness = Readiness(
+            {"database": self._ask_database, "event log": self._ask_log},
+            timeout_s=settings.ready_timeout_s,
         )
 
     def missing(self) -> list[str]:
-        """Return what keeps this process from storing feedback."""
+        """Return what keeps this process from storing feedback, as far as it knows by itself."""
         return [] if self._sink is not None else ["the event log cannot be reached"]
+
+    async def _all_missing(self) -> list[str]:
+        return list(dict.fromkeys(self.missing() + await self._readiness.missing()))
+
+    def _ask_database(self) -> None:
+        with self._database.reading() as session:
+            fetch_known_digests(session, {("", "")})
+
+    def _ask_log(self) -> None:
+        # One of its own: what hangs here holds no lock that the others need.
+        with closing(open_log(self._shared)) as log:
+            log.bounds(FEEDBACK)
 
     def run(self, stop: threading.Event) -> None:
         """Serve until told to stop, then answer what is under way.

@@ -70,6 +70,6 @@ class Reading:
 
     async def ready(self, _: Request) -> Response:
         """Tell whether feedback can be stored, and if not, what is missing."""
-        missing = self.api.missing()
+        missing = await self.api.missing()
         body = {"ready": not missing, "missing": missing}
         return JSONResponse(body, 503 if missing else 200)

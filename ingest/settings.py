@@ -78,6 +78,8 @@ class IngestSettings(Block):
     into `answer_within_s`, so that a database that hangs leaves time for the log."""
     read_timeout_s: float = Field(default=5.0, gt=0, le=60)
     """Longest wait for the database where a request asks for what it holds."""
+    ready_timeout_s: float = Field(default=1.0, gt=0, le=10)
+    """`GET /ready` waits no longer for the database and the log, then it is 503."""
     recent_ids: int = Field(default=100_000, ge=0)
     """Acknowledged ids that a process remembers, so that repeats are told at once."""
     count_every_s: float = Field(default=1.0, gt=0)

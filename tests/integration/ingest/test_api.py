@@ -317,3 +317,12 @@ def test_callers_that_were_turned_away_are_shown_in_the_heartbeat(client: Client
     pulse = Pulse(client.database, "ingest-api")
     client.server._show(pulse)
     assert pulse.counters == {"accepted": 1, "rejected_unknown_key": 1, "in_flight": 0}
+
+
+def test_it_is_not_ready_without_the_database_or_the_log(client: Client) -> None:
+    metadata.drop_all(client.database.engine, tables=[FeedbackRow.metadata.tables["feedback"]])
+    client.server._shared = client.shared.model_copy(update={"data": client.shared.data / "none"})
+    answer = client.call("GET", "/ready", key="")
+    assert answer.status_code == 503
+    missing = ["the database cannot be reached", "the event log cannot be reached"]
+    assert answer.json() == {"ready": False, "missing": missing}
