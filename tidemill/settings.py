@@ -7,7 +7,9 @@ other function receives the block it needs. Unknown keys are refused.
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+from tidemill.tenants import check_tenant
 
 
 class Block(BaseModel):
@@ -175,7 +177,8 @@ class SharedSettings(Block):
     """State of the embedded column: database, log, snapshots, base, checkpoints, addresses."""
     model: str = Field(default="tide", min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.\-]+$")
     """The name that clients ask for."""
-    tenant: str = Field(default="default", min_length=1, max_length=128)
+    tenant: Annotated[str, AfterValidator(check_tenant)] = "default"
+    """Whose the releases are, and whatever names no other tenant."""
     metrics: Path = Path("metrics.toml")
     """Declared metrics and the reward spec."""
     environment: str | None = None

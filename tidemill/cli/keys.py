@@ -34,7 +34,7 @@ def create(
     with _database(ctx) as (database, own_tenant), database.transaction() as session:
         _, text = create_key(
             session,
-            tenant=tenant or own_tenant,
+            tenant=own_tenant if tenant is None else tenant,
             scopes=scope,
             label=label,
             now=datetime.now(UTC),

@@ -72,7 +72,7 @@ def add(  # noqa: PLR0913  typer reads the options from the parameters
     from tidemill.storage.quarantine import add_to_quarantine
 
     with _database(ctx) as (database, shared):
-        whose = tenant or shared.tenant
+        whose = shared.tenant if tenant is None else _tenant(tenant)
         meant = _kind(kind)
         name = _name(shared, whose, who, is_tenant=meant == "tenant", is_hash=is_hash)
         with database.transaction() as session:
@@ -109,6 +109,15 @@ def remove(
         typer.echo(f"no stay {number} lasts; see `tidemill quarantine list`", err=True)
         raise typer.Exit(1)
     typer.echo(f"{number} has ended")
+
+
+def _tenant(name: str) -> str:
+    from tidemill.tenants import check_tenant
+
+    try:
+        return check_tenant(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--tenant") from error
 
 
 def _kind(text: str) -> Any:

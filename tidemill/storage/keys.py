@@ -5,7 +5,6 @@ A key reads `tdm_<public id>_<secret>`; the public id finds the row, the secret 
 
 import hashlib
 import hmac
-import re
 import secrets
 import string
 from collections.abc import Collection
@@ -19,6 +18,7 @@ from sqlalchemy.orm import Session
 from tidemill.errors import ConfigurationError
 from tidemill.storage.operators import current_operator
 from tidemill.storage.tables import ApiKeyRow, KeyEventRow
+from tidemill.tenants import check_tenant
 
 MAX_KEY_LENGTH = 128
 """Characters; ours have half as many. What is longer is no key: it is neither asked for nor
@@ -27,8 +27,6 @@ remembered, so that whoever has none cannot fill a memory."""
 _PREFIX = "tdm"
 _PUBLIC_CHARACTERS = string.ascii_lowercase + string.digits
 _PUBLIC_LENGTH = 12
-_TENANT = re.compile(r"[^\x00\ud800-\udfff]{1,128}")
-"""What every event, and every database, can hold."""
 
 
 class Scope(StrEnum):
@@ -66,11 +64,10 @@ def create_key(
     Raises:
         ConfigurationError: no scope, an unknown one, or a tenant that no event could name.
     """
-    if _TENANT.fullmatch(tenant) is None:
-        raise ConfigurationError(
-            f"the tenant {tenant[:40]!a} has {len(tenant)} characters; "
-            "give 1 to 128 characters of UTF-8, no NUL"
-        )
+    try:
+        check_tenant(tenant)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
     unknown = sorted(set(scopes) - set(Scope))
     if unknown or not scopes:
         raise ConfigurationError(

@@ -61,6 +61,14 @@ def test_a_rater_goes_in_and_out_again(settings: Path) -> None:
     assert call(settings, "add", "rater", "user-17", "--reason", "a bot").exit_code == 0
 
 
+@pytest.mark.parametrize("name", ["", "t" * 129, "a\0b"])
+def test_a_tenant_that_nobody_can_have_is_refused(settings: Path, name: str) -> None:
+    result = call(settings, "add", "tenant", "--tenant", name, "--reason", "r")
+    assert result.exit_code == 2
+    assert "Invalid value for --tenant" in result.output
+    assert listed(settings) == []
+
+
 def test_a_whole_tenant(settings: Path) -> None:
     assert call(settings, "add", "tenant", "--tenant", "default", "--reason", "r").exit_code == 0
     (stay,) = listed(settings)
