@@ -88,6 +88,8 @@ async def receive(api: Api, request: Request, wanted: Wanted) -> Arrival:
 
 def _is_packed(request: Request, *, takes_gzip: bool) -> bool:
     said = request.headers.getlist("content-encoding")
+    if not said:
+        return False
     packings = [one.strip().lower() for line in said for one in line.split(",")]
     packings = [one for one in packings if one not in ("", "identity")]
     if not packings or (takes_gzip and packings == ["gzip"]):
