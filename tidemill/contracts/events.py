@@ -6,6 +6,7 @@ one trajectory shares a key, so one partition sees all of it. `docs/events.md` h
 
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -37,6 +38,8 @@ def _utc(moment: datetime) -> datetime:
         raise ValueError("time outside the years 1 to 9999 in UTC") from error
 
 
+# Of many events, few name a version that none named before.
+@lru_cache(maxsize=1024)
 def _version(text: str) -> str:
     PolicyVersion.parse(text)
     return text
