@@ -27,6 +27,7 @@ from tidemill.storage.feedback import (
     fetch_partitions_expired,
 )
 from tidemill.storage.interactions import (
+    Closable,
     ClosedAs,
     InteractionKey,
     fetch_closable,
@@ -36,7 +37,6 @@ from tidemill.storage.interactions import (
 )
 from tidemill.storage.offsets import fetch_offsets, hold_partitions
 from tidemill.storage.revisions import NewRevision, insert_revisions
-from tidemill.storage.tables import InteractionRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ class Closer:
                 cutoffs[partition] = min(known, until)
         return cutoffs
 
-    def _close(self, session: Session, rows: list[InteractionRow]) -> None:
+    def _close(self, session: Session, rows: list[Closable]) -> None:
         votes = _votes(session, rows)
         ends: list[ClosedAs] = []
         experiences: list[Experience] = []
@@ -159,7 +159,7 @@ class Closer:
         want(session, wanted, now=moment, wait_s=self.judge_wait_s)
 
 
-def _case(row: InteractionRow, votes: StoredVotes) -> Case:
+def _case(row: Closable, votes: StoredVotes) -> Case:
     about = votes.about(
         row.tenant, interaction_id=row.interaction_id, trajectory_id=row.trajectory_id
     )
@@ -167,7 +167,7 @@ def _case(row: InteractionRow, votes: StoredVotes) -> Case:
     return Case(event=event, served_at=row.appended_at, votes=about)
 
 
-def _votes(session: Session, rows: list[InteractionRow]) -> StoredVotes:
+def _votes(session: Session, rows: list[Closable]) -> StoredVotes:
     targets = {(row.tenant, row.interaction_id) for row in rows}
     targets |= {(row.tenant, row.trajectory_id) for row in rows}
     return StoredVotes(fetch_by_target(session, targets))

@@ -24,6 +24,15 @@ Target = tuple[str, str]
 """Tenant, and the id of an interaction or a trajectory."""
 
 
+_KNOWN_DIGESTS = select(FeedbackRow.tenant, FeedbackRow.feedback_id, FeedbackRow.body_digest).where(
+    is_any_pair(FeedbackRow.tenant, FeedbackRow.feedback_id)
+)
+
+_BY_TARGET = select(*FeedbackRow.__table__.c).where(
+    is_any_pair(FeedbackRow.tenant, FeedbackRow.target_id)
+)
+
+
 class NewFeedback(NamedTuple):
     """A feedback, where it lies in the log, and its state."""
 
@@ -73,22 +82,18 @@ def fetch_known_digests(session: Session, keys: Collection[FeedbackKey]) -> dict
     """Return the body digests of those ids that are known."""
     if not keys:
         return {}
-    query = select(FeedbackRow.tenant, FeedbackRow.feedback_id, FeedbackRow.body_digest).where(
-        is_any_pair(FeedbackRow.tenant, FeedbackRow.feedback_id, keys)
-    )
-    return {(tenant, one): digest for tenant, one, digest in session.execute(query)}
+    found = session.connection().execute(_KNOWN_DIGESTS, {"pairs": keys})
+    return {(tenant, one): digest for tenant, one, digest in found}
 
 
 def fetch_by_target(session: Session, targets: Collection[Target]) -> list[FeedbackRow]:
     """Return all feedback on some targets, as read-only rows."""
     if not targets:
         return []
-    query = select(*FeedbackRow.__table__.c).where(
-        is_any_pair(FeedbackRow.tenant, FeedbackRow.target_id, targets)
-    )
     # Plain rows with the same names: objects cost more than the query, and one that this
     # transaction holds already would be as it was before a statement moved its row.
-    return cast("list[FeedbackRow]", session.execute(query).all())
+    found = session.connection().execute(_BY_TARGET, {"pairs": targets})
+    return cast("list[FeedbackRow]", found.all())
 
 
 def fetch_partitions_expired(session: Session, *, until: datetime) -> set[int]:

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, func, or_, select, update
+from sqlalchemy import ColumnElement, Table, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from tidemill.contracts.events import InteractionServed
@@ -44,6 +44,57 @@ class ServedAt(NamedTuple):
     appended_at: datetime
 
 
+_IS_ONE_OF = is_any_pair(InteractionRow.tenant, InteractionRow.interaction_id)
+
+_KNOWN_DOCUMENTS = select(
+    InteractionRow.tenant, InteractionRow.interaction_id, InteractionRow.document
+).where(_IS_ONE_OF)
+
+_SERVED = select(
+    InteractionRow.tenant,
+    InteractionRow.interaction_id,
+    InteractionRow.trajectory_id,
+    InteractionRow.appended_at,
+)
+_SERVED_AT = _SERVED.where(_IS_ONE_OF)
+_SERVED_AT_OF_TRAJECTORY = _SERVED.where(
+    is_any_pair(InteractionRow.tenant, InteractionRow.trajectory_id)
+)
+
+_CLOSABLE = select(
+    InteractionRow.tenant,
+    InteractionRow.interaction_id,
+    InteractionRow.trajectory_id,
+    InteractionRow.document,
+    InteractionRow.appended_at,
+)
+_OPEN = (
+    _CLOSABLE.where(_IS_ONE_OF, unsearched(InteractionRow.state) == OPEN)
+    .order_by(InteractionRow.interaction_id, InteractionRow.tenant)
+    # As `fetch_closable` does.
+    .with_for_update()
+)
+_OPEN_UNJUDGED = _OPEN.where(~awaits_judgement())
+
+_CLOSE = (
+    update(cast("Table", InteractionRow.__table__))
+    .where(_IS_ONE_OF, unsearched(InteractionRow.state) == OPEN)
+    .values(
+        state=bindparam("end"), excluded_reason=bindparam("reason"), closed_at=bindparam("moment")
+    )
+)
+
+
+class Closable(NamedTuple):
+    """An open interaction, as far as closing needs it."""
+
+    tenant: str
+    interaction_id: str
+    trajectory_id: str
+    document: bytes | None
+    appended_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class ClosedAs:
     """The end of one interaction."""
@@ -64,11 +115,8 @@ def fetch_known_documents(
     """Return the stored bytes of those ids that are known to their tenant; None = erased."""
     if not keys:
         return {}
-    row = InteractionRow
-    query = select(row.tenant, row.interaction_id, row.document).where(
-        is_any_pair(row.tenant, row.interaction_id, keys)
-    )
-    return {(tenant, one): document for tenant, one, document in session.execute(query)}
+    found = session.connection().execute(_KNOWN_DOCUMENTS, {"pairs": keys})
+    return {(tenant, one): document for tenant, one, document in found}
 
 
 def fetch_served_at(
@@ -78,15 +126,13 @@ def fetch_served_at(
     trajectories: Collection[TrajectoryKey],
 ) -> list[ServedAt]:
     """Return the append times of interactions, found by their own id or by their trajectory's."""
-    row = InteractionRow
-    query = select(row.tenant, row.interaction_id, row.trajectory_id, row.appended_at)
     # One after the other: for both at once a database reads the whole table.
-    asked = ((row.interaction_id, interactions), (row.trajectory_id, trajectories))
+    asked = ((_SERVED_AT, interactions), (_SERVED_AT_OF_TRAJECTORY, trajectories))
     found = {
         ServedAt(*values)
-        for column, keys in asked
+        for query, keys in asked
         if keys
-        for values in session.execute(query.where(is_any_pair(row.tenant, column, keys)))
+        for values in session.connection().execute(query, {"pairs": keys})
     }
     return list(found)
 
@@ -97,7 +143,7 @@ def fetch_closable(
     partitions: Mapping[int, datetime],
     limit: int,
     is_judged: bool = False,
-) -> list[InteractionRow]:
+) -> list[Closable]:
     """Return open interactions whose windows are over, the longest over first, and lock them.
 
     Args:
@@ -113,20 +159,19 @@ def fetch_closable(
     if not due:
         return []
     query = (
-        select(InteractionRow)
-        .where(InteractionRow.state == OPEN, or_(*due), *_not_awaiting(is_judged))
+        _CLOSABLE.where(InteractionRow.state == OPEN, or_(*due), *_not_awaiting(is_judged))
         .order_by(InteractionRow.closes_at, InteractionRow.interaction_id, InteractionRow.tenant)
         .limit(limit)
         # Before their feedback is read: late feedback stored by then is seen, and whoever stores
         # some afterwards waits and finds them closed.
         .with_for_update()
     )
-    return list(session.scalars(query))
+    return [Closable(*row) for row in session.connection().execute(query)]
 
 
 def fetch_open(
     session: Session, keys: Collection[InteractionKey], *, is_judged: bool = False
-) -> list[InteractionRow]:
+) -> list[Closable]:
     """Return those of some interactions that are open, and lock them.
 
     Args:
@@ -134,18 +179,8 @@ def fetch_open(
         keys: which.
         is_judged: whether judges are declared; what waits for one is left out.
     """
-    query = (
-        select(InteractionRow)
-        .where(
-            is_any_pair(InteractionRow.tenant, InteractionRow.interaction_id, keys),
-            unsearched(InteractionRow.state) == OPEN,
-            *_not_awaiting(is_judged),
-        )
-        .order_by(InteractionRow.interaction_id, InteractionRow.tenant)
-        # As above.
-        .with_for_update()
-    )
-    return list(session.scalars(query))
+    query = _OPEN_UNJUDGED if is_judged else _OPEN
+    return [Closable(*row) for row in session.connection().execute(query, {"pairs": keys})]
 
 
 def fetch_partitions_due(session: Session, *, until: datetime, is_judged: bool = False) -> set[int]:
@@ -168,19 +203,13 @@ def mark_closed(session: Session, ends: Sequence[ClosedAs], *, closed_at: dateti
     Raises:
         FencedError: one of them was closed by somebody else.
     """
-    row = InteractionRow
     by_end: dict[tuple[str, str | None], list[InteractionKey]] = {}
     for end in ends:
         by_end.setdefault((end.state, end.reason), []).append(end.key)
     for (state, reason), keys in by_end.items():
-        query = (
-            update(row)
-            .where(is_any_pair(row.tenant, row.interaction_id, keys), unsearched(row.state) == OPEN)
-            .values(state=state, excluded_reason=reason, closed_at=closed_at)
-            .returning(row.interaction_id)
-            .execution_options(synchronize_session=False)
-        )
-        if len(session.scalars(query).all()) != len(keys):
+        values = {"pairs": keys, "end": state, "reason": reason, "moment": closed_at}
+        closed = session.connection().execute(_CLOSE, values)
+        if closed.rowcount != len(keys):
             raise FencedError("another worker closed an interaction of this batch; read again")
 
 

@@ -53,16 +53,18 @@ def _compile_postgresql(element: _IsAny, compiler: Any, **options: Any) -> str:
     return f"{left} = ANY({right})"
 
 
-class _Pairs(TypeDecorator[list[tuple[str, str]]]):
+class _Pairs(TypeDecorator[Collection[tuple[str, str]]]):
     """Many pairs of texts as one parameter: a JSON list."""
 
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: list[tuple[str, str]] | None, dialect: Dialect) -> Any:
+    def process_bind_param(
+        self, value: Collection[tuple[str, str]] | None, dialect: Dialect
+    ) -> str:
         """Pass the pairs on."""
         del dialect
-        return json.dumps(value)
+        return json.dumps(sorted(value or ()))
 
 
 class _IsAnyPair(BinaryExpression[bool]):
@@ -95,14 +97,15 @@ def is_any(
 
 
 def is_any_pair(
-    first: InstrumentedAttribute[str],
-    second: InstrumentedAttribute[str],
-    pairs: Collection[tuple[str, str]],
+    first: InstrumentedAttribute[str], second: InstrumentedAttribute[str]
 ) -> ColumnElement[bool]:
-    """Return the condition that two columns together hold one of some pairs."""
-    values = bindparam(None, sorted(pairs), type_=_Pairs(), unique=True)
+    """Return the condition that two columns together hold one of the pairs of parameter `pairs`.
+
+    A statement with it is built once: that costs more than to run it for a few pairs.
+    """
     columns = tuple_(first.expression, second.expression)
-    return _IsAnyPair(columns, values, operators.in_op, type_=Boolean())
+    pairs = bindparam("pairs", type_=_Pairs())
+    return _IsAnyPair(columns, pairs, operators.in_op, type_=Boolean())
 
 
 def unsearched(column: InstrumentedAttribute[str]) -> ColumnElement[str]:

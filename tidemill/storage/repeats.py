@@ -37,10 +37,10 @@ def fetch_dead_lettered(session: Session, keys: Collection[FeedbackKey]) -> list
     if not keys:
         return []
     query = select(FeedbackRow).where(
-        is_any_pair(FeedbackRow.tenant, FeedbackRow.feedback_id, keys),
+        is_any_pair(FeedbackRow.tenant, FeedbackRow.feedback_id),
         unsearched(FeedbackRow.state) == DEAD_LETTERED,
     )
-    return list(session.scalars(query))
+    return list(session.scalars(query, {"pairs": keys}))
 
 
 def fetch_repeats(

@@ -96,8 +96,7 @@ def test_membership_of_pairs_takes_both_together(any_database: Database) -> None
     with any_database.reading() as session:
         row = FeedbackRow
         asked = {("a", hostile[0]), ("b", hostile[1]), (hostile[1], hostile[5]), ("c", "%s")}
+        query = select(row.tenant, row.feedback_id).where(is_any_pair(row.tenant, row.feedback_id))
         for wanted in (asked, set(stored), set()):
-            query = select(row.tenant, row.feedback_id).where(
-                is_any_pair(row.tenant, row.feedback_id, wanted)
-            )
-            assert {(one, other) for one, other in session.execute(query)} == wanted & set(stored)
+            found = session.execute(query, {"pairs": wanted})
+            assert {(one, other) for one, other in found} == wanted & set(stored)
