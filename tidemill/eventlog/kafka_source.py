@@ -87,6 +87,8 @@ class KafkaSource:
                 "max_poll_interval_ms": int(settings.max_poll_interval_s * 1000),
                 "heartbeat_interval_ms": int(min(0.5, settings.session_timeout_s / 4) * 1000),
                 "metadata_max_age_ms": 5_000,
+                # Also how long a poll sleeps where it sees no fetch under way for a moment.
+                "retry_backoff_ms": 10,
                 "allow_auto_create_topics": False,
                 "metrics_enabled": False,
             },
