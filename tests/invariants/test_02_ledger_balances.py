@@ -25,7 +25,7 @@ from tidemill.rewards.metrics_file import parse_metrics
 from tidemill.settings import EmbeddedLogSettings
 from tidemill.storage.database import Database
 from tidemill.storage.experiences import fetch_experience_digests
-from tidemill.storage.interactions import fetch_interaction_counts
+from tidemill.storage.ledger import fetch_rows_side
 from tidemill.storage.tables import FeedbackRow
 
 ROUNDS = 5
@@ -62,7 +62,7 @@ def wait_until_closed(database: Database) -> None:
     while counts.get("open", 0) and time.monotonic() < deadline:
         time.sleep(0.1)
         with database.reading() as session:
-            counts = fetch_interaction_counts(session)
+            counts = fetch_rows_side(session, group="ingest").interactions
     assert counts.get("open", 0) == 0
 
 

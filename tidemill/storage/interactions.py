@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, Table, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Table, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
 from tidemill.contracts.events import InteractionServed
@@ -218,22 +218,6 @@ def fetch_interaction(
 ) -> InteractionRow | None:
     """Return one interaction of a tenant; None = unknown."""
     return session.get(InteractionRow, (interaction_id, tenant))
-
-
-def fetch_interaction_counts(session: Session) -> dict[str, int]:
-    """Return how many interactions are in each state."""
-    query = select(InteractionRow.state, func.count()).group_by(InteractionRow.state)
-    return dict(session.execute(query).all())
-
-
-def fetch_excluded_counts(session: Session) -> dict[str, int]:
-    """Return how many interactions were excluded for each reason."""
-    query = (
-        select(InteractionRow.excluded_reason, func.count())
-        .where(InteractionRow.excluded_reason.is_not(None))
-        .group_by(InteractionRow.excluded_reason)
-    )
-    return {str(reason): count for reason, count in session.execute(query)}
 
 
 def _not_awaiting(is_judged: bool) -> tuple[ColumnElement[bool], ...]:

@@ -22,8 +22,8 @@ from tidemill.ledger import take_ledger
 from tidemill.rewards.metrics import MetricsFile
 from tidemill.rewards.metrics_file import parse_metrics
 from tidemill.storage.database import Database
-from tidemill.storage.interactions import fetch_excluded_counts
 from tidemill.storage.judgements import fetch_judgements
+from tidemill.storage.ledger import fetch_rows_side
 from tidemill.storage.tables import ExperienceRevisionRow
 
 METRICS = """
@@ -167,7 +167,7 @@ def test_an_outage_ends_as_judge_failed_after_the_declared_time(any_database: Da
     assert (row.state, row.excluded_reason) == ("excluded", "judge_failed")
     assert rig.experience(event.interaction_id) is None
     with any_database.reading() as session:
-        assert fetch_excluded_counts(session) == {"judge_failed": 1}
+        assert fetch_rows_side(session, group="ingest").excluded == {"judge_failed": 1}
     assert take_ledger(any_database, rig.log, group="ingest").is_balanced
 
 

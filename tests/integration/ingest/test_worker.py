@@ -24,7 +24,7 @@ from tidemill.ledger import take_ledger
 from tidemill.rewards.metrics_file import parse_metrics
 from tidemill.storage.database import Database
 from tidemill.storage.experiences import fetch_experience_digests
-from tidemill.storage.interactions import fetch_excluded_counts
+from tidemill.storage.ledger import fetch_rows_side
 from tidemill.storage.tables import FeedbackRow, InteractionRow, metadata
 
 
@@ -128,7 +128,7 @@ def test_an_interaction_is_closed_by_one_worker_only(any_database: Database) -> 
         thread.join()
     assert sum(one for one in results if isinstance(one, int)) == 20
     with any_database.reading() as session:
-        assert fetch_excluded_counts(session) == {"no_consent": 10, "silent": 10}
+        assert fetch_rows_side(session, group="ingest").excluded == {"no_consent": 10, "silent": 10}
 
 
 POISONED = make_interaction()
