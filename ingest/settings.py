@@ -70,7 +70,7 @@ class IngestSettings(Block):
     """Bytes of bodies that were not answered yet, from when they are read; more get 429."""
     rate_limits: RateLimitSettings = RateLimitSettings()
     judge: JudgeSettings = JudgeSettings()
-    answer_within_s: float = Field(default=1.8, gt=0, le=60)
+    answer_within_s: float = Field(default=1.7, gt=0, le=60)
     """A request to write waits no longer for the database and the log in all, then 503; the time in
     which its caller sends the body does not count."""
     look_up_timeout_s: float = Field(default=0.5, gt=0, le=10)
