@@ -33,7 +33,7 @@ from tidemill.storage.judgements import (
 _log = logging.getLogger(__name__)
 
 _LEASE_TIMEOUTS = 5
-"""An exchange has four phases (free connection, connect, write, read) of a timeout each."""
+"""One for the question; the others leave room to write the vote while the database is busy."""
 _MAX_DOUBLINGS = 20
 
 Ask = Callable[[Mapping[str, Any]], float]

@@ -1,8 +1,10 @@
 """Asks a judge over an OpenAI-compatible API. What comes back is untrusted: a score or an error."""
 
+import asyncio
 import json
-import time
+import threading
 from collections.abc import Mapping
+from concurrent.futures import CancelledError
 from typing import Any
 
 import httpx
@@ -17,7 +19,11 @@ _MAX_ANSWER_BYTES = 1_048_576
 
 
 class JudgeEndpoint:
-    """One connection pool; safe to share between threads."""
+    """One connection pool on an event loop of its own; safe to share between threads.
+
+    The loop is there for its deadline: a blocking client bounds the pause between two bytes, so
+    that an answer which trickles in for ever would keep its thread for ever.
+    """
 
     def __init__(self, url: str, *, api_key: str | None, timeout_s: float) -> None:
         """Connect lazily.
@@ -25,12 +31,18 @@ class JudgeEndpoint:
         Args:
             url: base of the API, `/v1` included.
             api_key: sent as a bearer token; None = none.
-            timeout_s: bound of one question, and of each phase of its exchange.
+            timeout_s: bound of one question, from the first connection to the last byte.
         """
-        headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
+        # Packed, a few bytes could unpack to any number, or to none for ever.
+        headers = {"accept-encoding": "identity"}
+        if api_key is not None:
+            headers["authorization"] = f"Bearer {api_key}"
         self._url = f"{url.rstrip('/')}/chat/completions"
         self._timeout_s = timeout_s
-        self._client = httpx.Client(headers=headers, timeout=timeout_s)
+        self._client = httpx.AsyncClient(headers=headers, timeout=timeout_s)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="judge-endpoint", daemon=True)
+        self._thread.start()
 
     def ask(self, request: Mapping[str, Any]) -> float:
         """Return the score in [0, 1] that a judge gives.
@@ -38,25 +50,55 @@ class JudgeEndpoint:
         Raises:
             JudgeError: it cannot be reached, took too long, or said something that is no score.
         """
-        return parse_score(_words(self._post(request)))
+        question = self._post(request)
+        try:
+            answer = asyncio.run_coroutine_threadsafe(question, self._loop)
+        except RuntimeError as error:  # the loop is closed
+            question.close()
+            raise JudgeError("no judge is asked any more: the worker ends") from error
+        try:
+            return parse_score(_words(answer.result()))
+        except CancelledError as error:
+            raise JudgeError("the judge is not asked any more: the worker ends") from error
 
     def close(self) -> None:
-        """Close all connections."""
-        self._client.close()
+        """Give up what is asked now, and close all connections."""
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
 
-    def _post(self, request: Mapping[str, Any]) -> bytes:
-        deadline = time.monotonic() + self._timeout_s
-        body = bytearray()
+    def _run(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        asked = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        await self._client.aclose()
+
+    async def _post(self, request: Mapping[str, Any]) -> bytes:
         try:
-            with self._client.stream("POST", self._url, json=request) as answer:
-                # No word of the answer: it may repeat the prompt or the key.
-                if answer.status_code != httpx.codes.OK:
-                    raise JudgeError(f"the judge answered {answer.status_code}")
-                for chunk in answer.iter_bytes():
-                    body += chunk
-                    _check_size(len(body), is_late=time.monotonic() > deadline)
+            async with asyncio.timeout(self._timeout_s):
+                return await self._exchange(request)
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise JudgeError("the judge took too long") from error
         except httpx.HTTPError as error:
             raise JudgeError(f"the judge cannot be asked: {type(error).__name__}") from error
+
+    async def _exchange(self, request: Mapping[str, Any]) -> bytes:
+        body = bytearray()
+        async with self._client.stream("POST", self._url, json=request) as answer:
+            # No word of the answer: it may repeat the prompt or the key.
+            if answer.status_code != httpx.codes.OK:
+                raise JudgeError(f"the judge answered {answer.status_code}")
+            if answer.headers.get("content-encoding", "identity") != "identity":
+                raise JudgeError("the judge packed its answer, which it was asked not to do")
+            async for chunk in answer.aiter_raw():
+                body += chunk
+                if len(body) > _MAX_ANSWER_BYTES:
+                    raise JudgeError(f"the judge's answer is larger than {_MAX_ANSWER_BYTES} bytes")
         return bytes(body)
 
 
@@ -85,13 +127,6 @@ def open_endpoint(
                 "variable holds no key (printable ASCII); set it, or take the setting out"
             )
     return JudgeEndpoint(settings.url, api_key=key, timeout_s=settings.timeout_s)
-
-
-def _check_size(num_bytes: int, *, is_late: bool) -> None:
-    if is_late:
-        raise JudgeError("the judge took too long")
-    if num_bytes > _MAX_ANSWER_BYTES:
-        raise JudgeError(f"the judge's answer is larger than {_MAX_ANSWER_BYTES} bytes")
 
 
 def _words(body: bytes) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections import Counter
 
 from ingest.judge_desk import JudgeDesk, Step, backoff_s
@@ -13,7 +14,7 @@ from tidemill.storage.database import Database
 _log = logging.getLogger(__name__)
 
 _JOIN_S = 2.0
-"""A vote that is still under way then is given up; its claim runs out."""
+"""All votes that are still under way then are given up, and are due again after a wait."""
 
 
 class JudgePool:
@@ -56,10 +57,17 @@ class JudgePool:
     def __exit__(self, *_: object) -> None:
         """Take no more work; what is asked now has a moment to be written."""
         self._stop.set()
-        for thread in self._threads:
-            thread.join(_JOIN_S)
+        self._join()
         if self._endpoint is not None:
             self._endpoint.close()
+        # What was given up is written down, which makes it due again.
+        self._join()
+
+    def _join(self) -> None:
+        # One wait for all: however many ask, a worker must end before it is killed.
+        deadline = time.monotonic() + _JOIN_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     @property
     def counters(self) -> dict[str, int]:

@@ -72,10 +72,13 @@ def close_all(
         interaction_id = case.event.interaction_id
         questions = questions_about(case.event, metrics)
         missing = [one for one in questions if (interaction_id, one.digest) not in known]
-        if missing:
-            wanted += [(case.key, question) for question in missing]
+        wanted += [(case.key, question) for question in missing]
+        answers = [
+            (one, known[interaction_id, one.digest]) for one in questions if one not in missing
+        ]
+        # Another worker may have wanted one since this one looked which interactions wait.
+        if missing or any(row.state == JudgementState.WANTED for _, row in answers):
             continue
-        answers = [(one, known[interaction_id, one.digest]) for one in questions]
         closings[case.key] = _close(case, metrics, _judged(checked, metrics, answers))
     return closings, wanted
 

@@ -61,9 +61,7 @@ def parse_score(text: str) -> float:
     try:
         return _Answer.model_validate_json(text).score / _MOST
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the answer"
-        raise JudgeError(f"no score: {where}: {first['msg']}") from error
+        raise JudgeError(f"no score: {_complaint(error)}") from error
 
 
 def judge_score(judge: JudgeSpec, votes: Mapping[str, Sequence[float]]) -> float:
@@ -98,6 +96,15 @@ class _Answer(BaseModel):
     score: Annotated[int, Field(strict=True, ge=0, le=_MOST)]
     reason: str = ""
     """Many models give one although nobody asked; it has no effect."""
+
+
+def _complaint(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    # A name that the judge made up is a word of its answer, which may repeat the prompt.
+    if first["type"] == "extra_forbidden":
+        return "a field beside score and reason"
+    where = ".".join(str(part) for part in first["loc"]) or "the answer"
+    return f"{where}: {first['msg']}"
 
 
 def _aggregate(votes: Sequence[float], how: VoteAggregation) -> float:

@@ -151,6 +151,18 @@ def test_failures_are_put_off_and_never_a_zero(any_database: Database) -> None:
     assert experience.components["helpful"] == 1.0
 
 
+def test_words_of_a_judge_are_put_off_without_being_repeated(any_database: Database) -> None:
+    rig = rig_on(any_database)
+    with scripted_judge(Says('{"score": 1, "\\u0000 a secret of the user": 1}')) as judge:
+        event, desk = served(rig), desk_of(rig, judge)
+        assert steps(desk) == [Step.FAILED]
+    with any_database.reading() as session:
+        (row,) = fetch_judgements(session, [event.interaction_id]).values()
+    # Put off at once, and not when the claim of a worker that failed has run out.
+    assert (row.claim, row.num_failures) == (None, 1)
+    assert row.detail == "no score: a field beside score and reason"
+
+
 def test_an_outage_ends_as_judge_failed_after_the_declared_time(any_database: Database) -> None:
     rig = rig_on(any_database)
     away = ScriptedJudge(port=free_port())

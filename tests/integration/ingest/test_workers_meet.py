@@ -14,9 +14,12 @@ from tests.ingest_rig import METRICS, seconds
 from tests.memory_log import MemoryLog
 from tidemill.contracts.events import Event
 from tidemill.eventlog.base import Record
+from tidemill.rewards.metrics import MetricsFile
 from tidemill.rewards.metrics_file import parse_metrics
 from tidemill.storage.database import Database, Session
-from tidemill.storage.tables import FeedbackRow
+from tidemill.storage.interactions import fetch_open
+from tidemill.storage.judgements import fetch_judgements
+from tidemill.storage.tables import FeedbackRow, InteractionRow
 
 pytestmark = pytest.mark.integration
 
@@ -40,6 +43,21 @@ def meanwhile(database: Database, second: Callable[[], object]) -> threading.Thr
             if session.scalar(waiting):
                 break
     return thread
+
+
+def closer_on(database: Database, log: MemoryLog, metrics: MetricsFile) -> Closer:
+    return Closer(
+        database=database,
+        log=log,
+        group=INTAKE.group,
+        metrics=metrics,
+        verifiers={},
+        grace_s=0,
+        unmatched_after_s=INTAKE.unmatched_after_s,
+        limit=10,
+        judge_wait_s=60,
+        now=lambda: seconds(62),
+    )
 
 
 def states(database: Database) -> list[str]:
@@ -77,21 +95,33 @@ def test_feedback_that_comes_again_while_another_worker_lets_it_expire(
     with postgres_database.transaction() as session:
         store(session, first)
     again = log.put(feedback, seconds(61))
-    closer = Closer(
-        database=postgres_database,
-        log=log,
-        group=INTAKE.group,
-        metrics=INTAKE.metrics,
-        verifiers={},
-        grace_s=0,
-        unmatched_after_s=INTAKE.unmatched_after_s,
-        limit=10,
-        judge_wait_s=60,
-        now=lambda: seconds(62),
-    )
+    closer = closer_on(postgres_database, log, INTAKE.metrics)
     expected = {again.topic_partition: first.offset + 1}
     with postgres_database.transaction() as session:
         INTAKE.store(session, [again], expected)
         thread = meanwhile(postgres_database, lambda: closer.expire_due({again.partition}))
     thread.join()
     assert states(postgres_database) == ["pending"]
+
+
+def test_an_answer_that_closes_waits_for_the_judge_that_another_worker_has_just_asked(
+    postgres_database: Database,
+) -> None:
+    metrics = parse_metrics(
+        METRICS + '[judges.helpful]\nmodel = "m"\n[judges.helpful.items.kind]\nquestion = "Kind?"'
+    )
+    log, served = MemoryLog(), make_interaction()
+    with postgres_database.transaction() as session:
+        store(session, log.put(served, seconds(0)))
+        store(session, log.put(make_feedback(served), seconds(1)))
+    closer = closer_on(postgres_database, log, metrics)
+    with postgres_database.transaction() as session:
+        (row,) = fetch_open(session, {served_key}, is_judged=True)
+        # As the first worker closes it: the judge is wanted, the interaction stays open.
+        closer._close(session, [row])
+        thread = meanwhile(postgres_database, lambda: closer.close_ended({served_key}))
+    thread.join()
+    with postgres_database.reading() as session:
+        closed = session.get_one(InteractionRow, served.interaction_id)
+        assert (closed.state, closed.excluded_reason) == ("open", None)
+        assert len(fetch_judgements(session, [served.interaction_id])) == 1

@@ -1,6 +1,11 @@
 import json
 import logging
+import socket
 import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -26,6 +31,35 @@ def ask(url: str, *, timeout_s: float = 20.0) -> float:
         return endpoint.ask(REQUEST)
     finally:
         endpoint.close()
+
+
+trickle_started = threading.Event()
+
+
+@contextmanager
+def trickle(begin: bytes, again: bytes) -> Iterator[str]:
+    """Answer one request with some bytes, and then with some more for as long as one listens."""
+    trickle_started.clear()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65_536)
+            try:
+                connection.sendall(begin)
+                while True:
+                    connection.sendall(again)
+                    trickle_started.set()
+                    time.sleep(0.01)
+            except OSError:
+                return  # nobody listens any more
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    thread.join(20)
+    listener.close()
 
 
 def test_a_judge_is_asked_with_the_key_and_answers_with_a_score() -> None:
@@ -73,11 +107,48 @@ def test_what_is_no_score_is_an_error_that_tells_no_secret(
 def test_a_judge_that_is_silent_or_away_is_an_error() -> None:
     never = threading.Event()
     with scripted_judge(Says("{}", waits=never)) as judge:
-        with pytest.raises(JudgeError, match="ReadTimeout"):
+        with pytest.raises(JudgeError, match="took too long"):
             ask(judge.url, timeout_s=0.05)
         never.set()
     with pytest.raises(JudgeError, match="ConnectError"):
         ask(f"http://127.0.0.1:{free_port()}/v1")
+
+
+@pytest.mark.parametrize(
+    ("begin", "again"),
+    [
+        (b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nx-thoughts: ", b"hm, "),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b" "),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;", b"x"),
+    ],
+)
+def test_an_answer_that_trickles_in_for_ever_ends_in_time(begin: bytes, again: bytes) -> None:
+    with trickle(begin, again) as url, pytest.raises(JudgeError, match="took too long"):
+        ask(url, timeout_s=0.3)
+
+
+def test_an_answer_that_unpacks_to_nothing_for_ever_is_refused() -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n"
+    packed = head + b"\x1f\x8b\x08" + bytes(6) + b"\xff"
+    with (
+        trickle(packed, b"\x00\x00\x00\xff\xff") as url,
+        pytest.raises(JudgeError, match="packed its answer"),
+    ):
+        ask(url)
+
+
+def test_closing_gives_up_what_is_asked_now() -> None:
+    with trickle(b"", b"HTTP/1.1 102 Processing\r\n\r\n") as url, ThreadPoolExecutor() as pool:
+        endpoint = JudgeEndpoint(url, api_key=None, timeout_s=600)
+        asked = pool.submit(endpoint.ask, REQUEST)
+        while not trickle_started.wait(0.01):
+            pass
+        endpoint.close()
+        with pytest.raises(JudgeError, match="the worker ends"):
+            asked.result(20)
+        with pytest.raises(JudgeError, match="the worker ends"):
+            endpoint.ask(REQUEST)
 
 
 def test_no_judge_is_reached_that_is_not_declared() -> None:
