@@ -8,9 +8,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from ingest.api_errors import ProblemError, printable
 from ingest.api_schemas import FeedbackBody
@@ -32,18 +32,26 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Json = dict[str, Any]
 
 
+def _or_empty(value: Any) -> Any:
+    # JSON of protobuf may write null for whatever is not there.
+    return [] if value is None else value
+
+
+_Null = BeforeValidator(_or_empty)
+
+
 class _Scope(BaseModel):
-    logRecords: list[Any] = []
+    logRecords: Annotated[list[Any], _Null] = []
 
 
 class _Resource(BaseModel):
-    scopeLogs: list[_Scope] = []
+    scopeLogs: Annotated[list[_Scope], _Null] = []
 
 
 class Export(BaseModel):
     """A request of an exporter: records in scopes in resources."""
 
-    resourceLogs: list[_Resource] = []
+    resourceLogs: Annotated[list[_Resource], _Null] = []
 
     def records(self) -> Iterator[Any]:
         """Return the records, in order; each may still be anything."""
@@ -93,7 +101,7 @@ def feedback_of(record: Any, metrics: Mapping[str, Metric]) -> FeedbackBody:
         "metric": name,
         "value": _value(metric.type, said),
         "source": FeedbackSource.JUDGE,
-        "at": _moment(record.get("timeUnixNano")),
+        "at": _moment(record),
     } | _target(said)
     try:
         return FeedbackBody.model_validate(document)
@@ -125,13 +133,20 @@ def _value(kind: MetricType, said: Json) -> Any:
         )
     if kind is MetricType.COMMENT:
         return {"comment": said.get(EXPLANATION) or label}
+    if kind is MetricType.EDIT:
+        return {"kept_fraction": _float(score, said)}
+    if kind is MetricType.FLOAT:
+        return _float(score, said)
+    raise UnusableRecordError(f"{said[NAME]} is a {kind}, which no evaluation can carry")
+
+
+def _float(score: Any, said: Json) -> float:
     if isinstance(score, bool) or not isinstance(score, int | float):
         raise UnusableRecordError(f"{said[NAME]} needs a number as {SCORE}")
-    if kind is MetricType.EDIT:
-        return {"kept_fraction": float(score)}
-    if kind is MetricType.FLOAT:
+    try:
         return float(score)
-    raise UnusableRecordError(f"{said[NAME]} is a {kind}, which no evaluation can carry")
+    except OverflowError as error:  # text of hundreds of digits is an int to Python
+        raise UnusableRecordError(f"{SCORE} is beyond all numbers") from error
 
 
 def _attributes(record: Json) -> Json:
@@ -165,16 +180,30 @@ def _number(value: Json) -> int | float | None:
         return None
 
 
-def _moment(nanoseconds: Any) -> datetime | None:
+def _moment(record: Json) -> datetime | None:
+    name, nanoseconds = _time(record)
     try:
         microseconds = int(nanoseconds or 0) // 1000
         return _EPOCH + timedelta(microseconds=microseconds) if microseconds > 0 else None
     except (TypeError, ValueError, OverflowError) as error:
-        raise UnusableRecordError("timeUnixNano is no time") from error
+        raise UnusableRecordError(f"{name} is no time") from error
+
+
+def _time(record: Json) -> tuple[str, Any]:
+    """Return the time that a record has, and the field that it is from.
+
+    As the specification has it for whoever keeps one time: when it happened, or, where nobody
+    said that (0 or absent), when the SDK saw it.
+    """
+    happened = record.get("timeUnixNano")
+    if happened in (None, "", 0, "0"):
+        return "observedTimeUnixNano", record.get("observedTimeUnixNano")
+    return "timeUnixNano", happened
 
 
 def _identity(record: Json, said: Json) -> str:
-    kept = {name: record.get(name) for name in ("timeUnixNano", "traceId", "spanId", "body")}
+    kept = {name: record.get(name) for name in ("traceId", "spanId", "body")}
+    kept["timeUnixNano"] = _time(record)[1]
     text = json.dumps([kept, said], sort_keys=True, separators=(",", ":"))
     return f"otel-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 

@@ -89,6 +89,15 @@ def test_a_value_out_of_range_is_refused_as_everywhere(client: Client) -> None:
     assert told["errorMessage"] == "1 x stars: 9.0 lies outside 1.0 to 5.0"
 
 
+def test_a_score_beyond_all_numbers_spoils_neither_the_rest_nor_the_answer(client: Client) -> None:
+    score = {"gen_ai.evaluation.score.value": {"intValue": "9" * 400}}
+    bad = record(1, score | {"gen_ai.evaluation.name": {"stringValue": "stars"}})
+    answer = send(client, export(bad, record(2)))
+    assert answer.status_code == 200
+    assert answer.json()["partialSuccess"]["rejectedLogRecords"] == "1"
+    assert len(stored(client)) == 1
+
+
 def test_a_time_far_ahead_is_refused_as_everywhere(client: Client) -> None:
     told = send(client, export(record(10**18))).json()["partialSuccess"]
     assert told["rejectedLogRecords"] == "1"

@@ -155,3 +155,38 @@ def test_what_is_no_otlp_is_refused(raw: bytes) -> None:
     with pytest.raises(ProblemError, match="no OTLP logs in JSON") as caught:
         read_export(raw)
     assert caught.value.status == 422
+
+
+def unstamped(observed: Any = None) -> Any:
+    return record(over={"timeUnixNano": "0", "observedTimeUnixNano": observed})
+
+
+def test_where_nobody_says_when_it_happened_it_is_when_it_was_seen() -> None:
+    seen = feedback_of(unstamped("1796126400123456789"), DECLARED)
+    assert seen.at == datetime(2026, 12, 1, 12, 0, 0, 123456, UTC)
+    again = feedback_of(unstamped("1796126400123456789"), DECLARED)
+    later = feedback_of(unstamped("1796126500123456789"), DECLARED)
+    # A judge that says the same once more, after another answer, has not repeated itself.
+    assert again.feedback_id == seen.feedback_id != later.feedback_id
+    with pytest.raises(UnusableRecordError, match="observedTimeUnixNano is no time"):
+        feedback_of(unstamped("noon"), DECLARED)
+    assert feedback_of(unstamped(), DECLARED).at is None
+
+
+@pytest.mark.parametrize("name", ["stars", "kept"])
+def test_a_score_beyond_all_numbers_is_refused_alone(name: str) -> None:
+    huge = record(name=name, score_value=10**400)
+    with pytest.raises(UnusableRecordError, match="beyond all numbers"):
+        feedback_of(huge, DECLARED)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"resourceLogs": None},
+        {"resourceLogs": [{"scopeLogs": None}]},
+        {"resourceLogs": [{"scopeLogs": [{"logRecords": None}]}]},
+    ],
+)
+def test_null_stands_for_what_is_not_there(document: dict[str, Any]) -> None:
+    assert read_export(json.dumps(document).encode()) == []
