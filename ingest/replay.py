@@ -15,10 +15,10 @@ from tidemill.eventlog.base import Bounds, EventLog
 from tidemill.rewards.metrics import MetricsFile
 from tidemill.rewards.verifiers import Verifier
 from tidemill.storage.database import Database
-from tidemill.storage.interaction_ends import fetch_interaction_ends, has_ingested
+from tidemill.storage.interaction_ends import fetch_interaction_ends
 from tidemill.storage.judgements import copy_finished
 from tidemill.storage.offsets import fetch_progress
-from tidemill.storage.schema import require_current_schema, upgrade
+from tidemill.storage.schema import find_occupant, upgrade
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +40,19 @@ class Replay:
 def prepare_fresh(database: Database) -> None:
     """Make the tables in an empty database.
 
+    What is not empty is left as it is: it may be another installation, of an older version.
+
     Raises:
-        ConfigurationError: it holds rows already, or tables of another version.
+        ConfigurationError: it holds something already.
         StorageError: it cannot be reached.
     """
+    occupant = find_occupant(database)
+    if occupant is not None:
+        where = database.url.render_as_string()
+        raise ConfigurationError(
+            f"{where} is not fresh, it holds {occupant}; give --into an empty database"
+        )
     upgrade(database)
-    require_current_schema(database)
-    with database.reading() as session:
-        if has_ingested(session):
-            where = database.url.render_as_string()
-            raise ConfigurationError(f"{where} is not fresh; give --into an empty database")
 
 
 def reuse_judgements(live: Database, fresh: Database) -> int:

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from tidemill.storage.experiences import is_of_interaction
 from tidemill.storage.interactions import InteractionKey
-from tidemill.storage.tables import ExperienceRow, InteractionRow, LogOffsetRow
+from tidemill.storage.tables import ExperienceRow, InteractionRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,3 @@ def fetch_interaction_ends(session: Session) -> dict[InteractionKey, Interaction
         ExperienceRow.digest,
     ).outerjoin(ExperienceRow, is_of_interaction())
     return {(row[0], row[1]): InteractionEnd(*row[2:]) for row in session.execute(query)}
-
-
-def has_ingested(session: Session) -> bool:
-    """Tell whether a database holds anything that came from a log or was learned from."""
-    return any(
-        session.scalar(select(table).limit(1)) is not None
-        for table in (LogOffsetRow, InteractionRow, ExperienceRow)
-    )

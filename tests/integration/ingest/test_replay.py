@@ -5,14 +5,14 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import inspect, text, update
 from typer.testing import CliRunner, Result
 
 from ingest.frozen import FrozenLog
 from ingest.member import Member
 from ingest.replay import compare_replay, prepare_fresh, replay_log
 from ingest.settings import IngestSettings
-from tests.factories import make_feedback, make_interaction
+from tests.factories import NOW, make_feedback, make_interaction
 from tests.memory_log import MemoryLog
 from tidemill.cli.main import app
 from tidemill.contracts.codec import encode
@@ -24,8 +24,8 @@ from tidemill.ledger import take_ledger
 from tidemill.rewards.metrics_file import parse_metrics
 from tidemill.settings import EmbeddedLogSettings, SharedSettings
 from tidemill.storage.database import Database
-from tidemill.storage.schema import upgrade
-from tidemill.storage.tables import ExperienceRow
+from tidemill.storage.schema import downgrade, fetch_state, upgrade
+from tidemill.storage.tables import ExperienceRow, JudgementRow
 
 METRICS = '[metrics.accepted]\ntype = "bool"\nwindow_s = 0.3\ndefault = false\n'
 OPTIONS = IngestSettings(close_grace_s=0.1, unmatched_after_s=0.2, poll_records=50)
@@ -197,3 +197,49 @@ def test_a_database_in_use_is_refused(settings: Path) -> None:
     used = call(settings, "used.db").exception
     assert isinstance(used, ConfigurationError)
     assert "is not fresh" in str(used)
+
+
+def test_a_replay_that_was_killed_early_leaves_a_database_that_is_refused(
+    settings: Path, tmp_path: Path
+) -> None:
+    fresh = Database(f"sqlite:///{tmp_path / 'half.db'}")
+    upgrade(fresh)
+    made = {
+        "interaction_id": "i",
+        "digest": "d",
+        "judge": "j",
+        "item": "i",
+        "state": "answered",
+        "scores": [1.0],
+        "wanted_at": NOW,
+        "gives_up_at": NOW,
+        "due_at": NOW,
+        "num_failures": 0,
+    }
+    with fresh.transaction() as session:
+        # As far as it came: judges' answers are copied before the first record is read.
+        session.add(JudgementRow(**made))
+    fresh.close()
+    refused = call(settings, "half.db").exception
+    assert isinstance(refused, ConfigurationError)
+    assert "is not fresh, it holds rows in judgements" in str(refused)
+
+
+def test_another_installation_of_an_older_version_is_left_as_it_is(postgres_url: str) -> None:
+    older = Database(postgres_url)
+    upgrade(older)
+    before = downgrade(older, "-1")
+    with pytest.raises(ConfigurationError, match=f"holds tables of revision {before.current}"):
+        prepare_fresh(older)
+    assert fetch_state(older) == before
+    older.close()
+
+
+def test_a_database_of_another_program_gets_no_tables(postgres_url: str) -> None:
+    theirs = Database(postgres_url)
+    with theirs.transaction() as session:
+        session.execute(text("CREATE TABLE shop (item int)"))
+    with pytest.raises(ConfigurationError, match="it holds a table 'shop'"):
+        prepare_fresh(theirs)
+    assert inspect(theirs.engine).get_table_names() == ["shop"]
+    theirs.close()
