@@ -62,6 +62,7 @@ class DueRevision:
     components: dict[str, float]
     reward_spec_hash: str
     offset: int
+    appended_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,7 @@ def fetch_due_revisions(
             components=dict(one.components),
             reward_spec_hash=one.reward_spec_hash,
             offset=one.log_offset,
+            appended_at=one.appended_at,
         )
         for one in session.execute(query)
     ]
@@ -199,7 +201,7 @@ def mark_revisions_taken(
             .where(
                 row.tenant == tenant,
                 row.experience_id == revision.experience_id,
-                row.log_offset <= revision.offset,
+                _is_outdated_by(revision),
                 row.taken_at.is_(None),
             )
             .values(taken_at=now, taken_by=learner)
@@ -211,6 +213,17 @@ def mark_revisions_taken(
                 f"the revision of {revision.experience_id} by {revision.feedback_id} was taken up "
                 "by somebody else; read again"
             )
+
+
+def _is_outdated_by(revision: DueRevision) -> ColumnElement[bool]:
+    """Return the condition of coming no later, in the order that makes a revision the newest."""
+    row = ExperienceRevisionRow
+    # Not by offset alone: append times go back where a broker with a slower clock takes over.
+    is_same_moment = row.appended_at == revision.appended_at
+    return or_(
+        row.appended_at < revision.appended_at,
+        and_(is_same_moment, row.log_offset <= revision.offset),
+    )
 
 
 def fetch_revision_counts(session: Session) -> dict[str, int]:

@@ -141,6 +141,26 @@ def test_the_newest_revision_is_taken_with_those_before_it_and_once(rig: Rig) ->
         mark_revisions_taken(session, revisions, **take)
 
 
+def test_what_a_taken_revision_outdates_is_told_by_time_where_a_broker_clock_went_back(
+    rig: Rig,
+) -> None:
+    interaction = served(rig)
+    rig.run_to(seconds(61))
+    train_on(rig, interaction)
+    deny(rig, interaction, 110, feedback_id="newest")
+    # As after a change of leaders: a later offset with an earlier append time.
+    record = rig.log.put(make_feedback(interaction, metric="stars", value=1.0))
+    place = record.topic_partition
+    rig.log.partitions[place][-1] = record._replace(appended_at=seconds(100))
+    rig.read()
+    assert len(stored(rig.database)) == 2
+    revisions = due(rig)
+    assert [one.feedback_id for one in revisions] == ["newest"]
+    with rig.database.transaction() as session:
+        mark_revisions_taken(session, revisions, tenant="default", learner="tide/default", now=NOW)
+    assert due(rig) == []
+
+
 def test_nobody_in_quarantine_revises_anything(rig: Rig) -> None:
     interaction = served(rig)
     rig.run_to(seconds(61))
