@@ -30,6 +30,9 @@ from tidemill.storage.tables import DeadLetterRow
 APPEND_TIMEOUT_S = 20.0
 """An operator waits longer for the log than a user would, and less than a transaction may last."""
 
+_BEGUN = "a replay has begun"
+"""Reason of an open letter whose record may have been appended."""
+
 
 class Ending(StrEnum):
     """What became of one request about a dead letter."""
@@ -60,14 +63,14 @@ class Clerk:
     def replay(self, place: LetterPlace, sink: EventSink, *, now: datetime) -> Handled:
         """Append a dead letter's record to its topic again, unless it would only die again.
 
-        The letter is marked after the append: a crash in between leaves it open, and a second
-        replay is a repeated delivery to the worker.
+        It is noted on the letter before the append that a replay begins, and after it that it is
+        done: a crash in between leaves it open, nobody can drop it, since its record may be on its
+        way to the worker, and a second replay is a repeated delivery.
 
         Raises:
             EventLogUnavailableError: the log did not take it; the letter stays open.
             StorageError: the database refused; the record may have been appended.
         """
-        # The lock keeps a second operator waiting, who then finds the letter closed.
         with self.database.transaction() as session:
             row = fetch_dead_letter(session, place, for_update=True)
             if row is None or row.state != LetterState.OPEN.value:
@@ -75,6 +78,12 @@ class Clerk:
             key = self._key_if_repaired(session, row)
             if isinstance(key, Unusable):
                 return Handled(place, Ending.REFUSED, f"still {key.reason.value}: {key.detail}")
+            row.closed_by, row.closed_reason = self.actor, _BEGUN
+        # The lock keeps a second operator waiting, who then finds the letter closed.
+        with self.database.transaction() as session:
+            row = fetch_dead_letter(session, place, for_update=True)
+            if row is None or row.state != LetterState.OPEN.value:
+                return Handled(place, Ending.REFUSED, _not_open(row))
             position = _wait(sink.append(row.topic, key, row.payload))
             detail = f"appended as {row.topic}/{position.partition}/{position.offset}"
             self._close(row, LetterState.REPLAYED, detail, now)
@@ -83,7 +92,8 @@ class Clerk:
     def drop(self, place: LetterPlace, *, reason: str, now: datetime) -> Handled:
         """Close a dead letter for good; it stays where it is and counts as a dead letter.
 
-        One whose record came again and counts is refused, or it would count twice.
+        One whose record came again and counts, or may be on its way there, is refused, or it would
+        count twice.
 
         Raises:
             StorageError: the database refused; nothing changed.
@@ -95,6 +105,9 @@ class Clerk:
             if _counts_elsewhere(session, row):
                 detail = "its record came again and counts; replay it, which closes it"
                 return Handled(place, Ending.REFUSED, detail)
+            if row.closed_reason == _BEGUN and self._is_repaired(session, row):
+                detail = f"{row.closed_by} began to replay it; replay it, which closes it"
+                return Handled(place, Ending.REFUSED, detail)
             self._close(row, LetterState.DROPPED, reason, now)
         return Handled(place, Ending.DROPPED, reason)
 
@@ -103,6 +116,10 @@ class Clerk:
         row.closed_at = now
         row.closed_by = self.actor
         row.closed_reason = reason
+
+    def _is_repaired(self, session: Session, row: DeadLetterRow) -> bool:
+        # Otherwise the appended record can only become a dead letter of its own.
+        return not isinstance(self._key_if_repaired(session, row), Unusable)
 
     def _key_if_repaired(self, session: Session, row: DeadLetterRow) -> str | Unusable:
         kind = InteractionServed if row.topic == INTERACTIONS else FeedbackReceived

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Barrier
+from typing import cast
 
 import pytest
 
@@ -16,6 +18,7 @@ from tests.factories import make_feedback, make_interaction
 from tests.ingest_rig import METRICS, Rig, seconds
 from tidemill.contracts.codec import decode, encode
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS, FeedbackReceived
+from tidemill.eventlog.base import EventSink, Position
 from tidemill.eventlog.embedded import EmbeddedLog
 from tidemill.ledger import take_ledger
 from tidemill.rewards.metrics_file import parse_metrics
@@ -113,6 +116,56 @@ def test_what_counts_already_is_not_dropped_but_closed_by_a_replay(rig: Rig) -> 
     taken = take_ledger(rig.database, rig.log)
     assert taken.problems == []
     assert (taken.feedback["joined"], taken.letters["replayed"], taken.letters["open"]) == (1, 1, 0)
+
+
+class Killed(BaseException):
+    """The operator's process is gone."""
+
+
+@dataclass
+class LastSink:
+    """Takes a record, and no word of that comes back."""
+
+    sink: EventSink
+
+    def append(self, topic: str, key: str, value: bytes) -> Future[Position]:
+        self.sink.append(topic, key, value).result(20)
+        raise Killed
+
+
+def test_what_may_be_on_its_way_to_the_worker_is_not_dropped(rig: Rig) -> None:
+    place, sink = place_of_the_letter(rig.database), rig.log.sink()
+    clerk = Clerk(database=rig.database, metrics=rig.worker.metrics, actor="op")
+    with pytest.raises(Killed):
+        clerk.replay(place, cast("EventSink", LastSink(sink)), now=seconds(8))
+    assert num_records(rig) == 2
+    refused = clerk.drop(place, reason="noise", now=seconds(9))
+    assert (refused.ending, refused.detail) == (
+        Ending.REFUSED,
+        "op began to replay it; replay it, which closes it",
+    )
+    # For who knows no such metric, as the worker before, the record can only die again.
+    unaware = Clerk(database=rig.database, metrics=parse_metrics(METRICS), actor="op")
+    assert unaware.replay(place, sink, now=seconds(9)).ending is Ending.REFUSED
+    assert clerk.replay(place, sink, now=seconds(9)).ending is Ending.REPLAYED
+    rig.read()
+    taken = take_ledger(rig.database, rig.log)
+    assert taken.problems == []
+    assert (taken.feedback["joined"], taken.num_duplicates) == (1, 1)
+    assert (taken.letters["replayed"], taken.letters["dropped"]) == (1, 0)
+
+
+def test_a_replay_that_was_stopped_may_be_dropped_once_its_record_can_only_die(rig: Rig) -> None:
+    place = place_of_the_letter(rig.database)
+    clerk = Clerk(database=rig.database, metrics=rig.worker.metrics, actor="op")
+    with pytest.raises(Killed):
+        clerk.replay(place, cast("EventSink", LastSink(rig.log.sink())), now=seconds(8))
+    unaware = Clerk(database=rig.database, metrics=parse_metrics(METRICS), actor="op")
+    assert unaware.drop(place, reason="noise", now=seconds(9)).ending is Ending.DROPPED
+    Rig(rig.database, rig.log).read()
+    taken = take_ledger(rig.database, rig.log)
+    assert taken.problems == []
+    assert (taken.letters["dropped"], taken.letters["open"]) == (1, 1)
 
 
 def test_a_letter_outlives_its_record_in_the_log(any_database: Database, tmp_path: Path) -> None:
