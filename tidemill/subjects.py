@@ -44,6 +44,11 @@ class SubjectHasher:
         return keyed.hexdigest()[:_HASH_CHARACTERS]
 
 
+def is_subject_hash(text: str) -> bool:
+    """Tell whether a text may be the hash of somebody."""
+    return len(text) == _HASH_CHARACTERS and set(text) <= set("0123456789abcdef")
+
+
 def load_or_create_secret(shared: SharedSettings) -> bytes:
     """Return the installation's key: the declared one, else the file `secret` in the data folder.
 

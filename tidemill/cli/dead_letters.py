@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -12,7 +13,8 @@ import typer
 from tidemill.cli.context import load_settings, opened_database
 from tidemill.cli.moments import parse_moment
 from tidemill.cli.printing import printable
-from tidemill.contracts.events import DeadLetterReason
+from tidemill.cli.words import storable
+from tidemill.contracts.events import TOPICS, DeadLetterReason
 
 if TYPE_CHECKING:
     from ingest.letters import Clerk, Handled
@@ -25,6 +27,10 @@ _group = typer.Typer(
     help="Records that could not be used: see why, replay what was repaired, drop the rest.",
     no_args_is_help=True,
 )
+
+_PARTITION = re.compile("[0-9]{1,9}")
+_OFFSET = re.compile("[0-9]{1,18}")
+"""As many digits as every database takes."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Reason = Annotated[
@@ -130,8 +136,7 @@ def drop(
 ) -> None:
     """Close dead letters for good, with a reason; exit 1 when one is refused."""
     places = [_parse_place(letter) for letter in letters]
-    if not reason.strip():
-        raise typer.BadParameter("--reason says nothing")
+    reason = storable(reason, "--reason")
     with _database(ctx) as (database, settings):
         clerk = _clerk(database, settings)
         _handle(as_json, (clerk.drop(place, reason=reason, now=_now()) for place in places))
@@ -220,7 +225,7 @@ def _parse_place(text: str) -> "LetterPlace":
 
     topic, _, numbers = text.partition("/")
     partition, _, offset = numbers.partition("/")
-    if not (topic and partition.isdecimal() and offset.isdecimal()):
+    if topic not in TOPICS or not (_PARTITION.fullmatch(partition) and _OFFSET.fullmatch(offset)):
         raise typer.BadParameter(f"{text!r} is no letter: topic/partition/offset, as `list` shows")
     return LetterPlace(topic, int(partition), int(offset))
 

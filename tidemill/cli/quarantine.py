@@ -10,6 +10,7 @@ import typer
 
 from tidemill.cli.context import load_settings, opened_database
 from tidemill.cli.printing import printable
+from tidemill.cli.words import storable
 
 if TYPE_CHECKING:
     from tidemill.settings import SharedSettings
@@ -71,6 +72,7 @@ def add(  # noqa: PLR0913  typer reads the options from the parameters
     from tidemill.storage.operators import current_operator
     from tidemill.storage.quarantine import add_to_quarantine
 
+    reason = storable(reason, "--reason")
     with _database(ctx) as (database, shared):
         whose = shared.tenant if tenant is None else _tenant(tenant)
         meant = _kind(kind)
@@ -94,13 +96,16 @@ def add(  # noqa: PLR0913  typer reads the options from the parameters
 @_group.command("remove")
 def remove(
     ctx: typer.Context,
-    number: Annotated[int, typer.Argument(metavar="ID", help="As `list` shows it.", min=1)],
+    number: Annotated[
+        int, typer.Argument(metavar="ID", help="As `list` shows it.", min=1, max=2**31 - 1)
+    ],
     reason: Reason,
 ) -> None:
     """End a stay; what was dropped stays dropped. Exit 1 when there is none of this number."""
     from tidemill.storage.operators import current_operator
     from tidemill.storage.quarantine import remove_from_quarantine
 
+    reason = storable(reason, "--reason")
     with _database(ctx) as (database, _), database.transaction() as session:
         is_ended = remove_from_quarantine(
             session, number, reason=reason, actor=current_operator(), now=datetime.now(UTC)
@@ -133,7 +138,7 @@ def _kind(text: str) -> Any:
 def _name(
     shared: "SharedSettings", tenant: str, who: str | None, *, is_tenant: bool, is_hash: bool
 ) -> str:
-    from tidemill.subjects import SubjectHasher, load_or_create_secret
+    from tidemill.subjects import SubjectHasher, is_subject_hash, load_or_create_secret
 
     if is_tenant:
         if who is not None:
@@ -142,7 +147,15 @@ def _name(
     if not who:
         raise typer.BadParameter("say who, by the id that the product sends", param_hint="WHO")
     if is_hash:
+        if not is_subject_hash(who):
+            # It would be in quarantine, and nothing would ever be of it.
+            raise typer.BadParameter(
+                f"{who!r} is no hash, which is 32 hexadecimal characters in lower case; leave "
+                "--hashed out for the product's own id",
+                param_hint="WHO",
+            )
         return who
+    storable(who, "WHO")
     return SubjectHasher(load_or_create_secret(shared)).subject(tenant, who)
 
 

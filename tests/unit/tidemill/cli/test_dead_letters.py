@@ -126,3 +126,18 @@ def test_a_letter_is_dropped_with_a_reason(settings: Path) -> None:
 def test_a_replay_says_which(settings: Path) -> None:
     assert call(settings, "replay").exit_code == 2
     assert call(settings, "replay", "a/0/1", "--reason", "unmatched").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("tidemill.feedback/99999999999999999999/1", "noise"),
+        ("tidemill.feedback/0/99999999999999999999", "noise"),
+        ("tidemill.feedback/\u0663/1", "noise"),
+        ("tidemill.feedback\udcff/0/1", "noise"),
+        ("tidemill.feedback/0/0", "noise\udcff"),
+    ],
+)
+def test_what_no_row_can_hold_is_a_usage_error(settings: Path, wrong: tuple[str, str]) -> None:
+    letter, reason = wrong
+    assert call(settings, "drop", letter, "--reason", reason).exit_code == 2

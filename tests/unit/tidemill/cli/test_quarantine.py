@@ -81,3 +81,25 @@ def test_a_whole_tenant(settings: Path) -> None:
 def test_wrong_names_are_refused(settings: Path, wrong: tuple[str, ...]) -> None:
     assert call(settings, "add", *wrong, "--reason", "r").exit_code == 2
     assert listed(settings) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("add", "rater", "u\udcff", "--reason", "r"),
+        ("add", "rater", " ", "--reason", "r"),
+        ("add", "rater", "u", "--reason", "r\udcff"),
+        ("add", "rater", "u", "--reason", " "),
+        ("add", "rater", "u", "--reason", "r", "--tenant", "t\udcff"),
+        # In quarantine it would be, and without any effect.
+        ("add", "rater", "user-17", "--hashed", "--reason", "r"),
+        ("add", "rater", "A" * 32, "--hashed", "--reason", "r"),
+        ("remove", "1", "--reason", "r\udcff"),
+        ("remove", str(2**31), "--reason", "r"),
+    ],
+)
+def test_what_no_row_can_hold_or_nobody_has_is_a_usage_error(
+    settings: Path, wrong: tuple[str, ...]
+) -> None:
+    assert call(settings, *wrong).exit_code == 2
+    assert listed(settings) == []
