@@ -111,6 +111,7 @@ def test_an_answer_that_closes_waits_for_the_judge_that_another_worker_has_just_
         METRICS + '[judges.helpful]\nmodel = "m"\n[judges.helpful.items.kind]\nquestion = "Kind?"'
     )
     log, served = MemoryLog(), make_interaction()
+    served_key = (served.tenant, served.interaction_id)
     with postgres_database.transaction() as session:
         store(session, log.put(served, seconds(0)))
         store(session, log.put(make_feedback(served), seconds(1)))
@@ -122,6 +123,6 @@ def test_an_answer_that_closes_waits_for_the_judge_that_another_worker_has_just_
         thread = meanwhile(postgres_database, lambda: closer.close_ended({served_key}))
     thread.join()
     with postgres_database.reading() as session:
-        closed = session.get_one(InteractionRow, served.interaction_id)
+        closed = session.get_one(InteractionRow, (served.interaction_id, served.tenant))
         assert (closed.state, closed.excluded_reason) == ("open", None)
         assert len(fetch_judgements(session, [served.interaction_id])) == 1
