@@ -32,8 +32,8 @@ from tidemill.storage.judgements import (
 
 _log = logging.getLogger(__name__)
 
-_LEASE_TIMEOUTS = 5
-"""One for the question; the others leave room to write the vote while the database is busy."""
+_LEASE_TIMEOUTS = 2
+"""One for the question; the other is room to write the vote while the database is busy."""
 _MAX_DOUBLINGS = 20
 
 Ask = Callable[[Mapping[str, Any]], float]

@@ -72,6 +72,18 @@ def served(
     return event
 
 
+def served_now(rig: Rig, *texts: str) -> list[InteractionServed]:
+    """Leave interactions to judges whose threads live by the real clock."""
+    contents = [Content(messages=(), completion=text) for text in texts]
+    events = [make_interaction(content=content) for content in contents]
+    for event in events:
+        rig.log.put(event, seconds(0))
+        rig.log.put(make_feedback(event), seconds(1))
+    rig.read()
+    rig.close_at(max(seconds(61), datetime.now(UTC)))
+    return events
+
+
 def steps(desk: JudgeDesk) -> list[Step]:
     """Work until there is nothing to do."""
     done = []
@@ -248,14 +260,7 @@ def test_a_changed_rubric_forgets_what_nobody_wants(database: Database) -> None:
 def test_many_threads_of_several_workers_ask_for_each_vote_once(any_database: Database) -> None:
     rig = rig_on(any_database)
     texts = [f"answer {number}" for number in range(12)]
-    for text in texts:
-        content = Content(messages=(), completion=text)
-        event = make_interaction(content=content)
-        rig.log.put(event, seconds(0))
-        rig.log.put(make_feedback(event), seconds(1))
-    rig.read()
-    # The threads live by the real clock.
-    rig.close_at(max(seconds(61), datetime.now(UTC)))
+    served_now(rig, *texts)
     settings = JUDGE.model_copy(update={"poll_s": 0.01, "concurrency": 3})
     with scripted_judge() as judge:
         pools = [
@@ -275,6 +280,26 @@ def test_many_threads_of_several_workers_ask_for_each_vote_once(any_database: Da
                 wait.wait(0.01)
         assert judge.asked_about() == {(text, "Is it kind?"): 3 for text in texts}
     assert rig.close_at(rig.clock) == 12
+
+
+def test_what_is_asked_while_a_worker_ends_is_given_up_and_due_again(database: Database) -> None:
+    rig = rig_on(database)
+    events = served_now(rig, "one", "two", "three")
+    settings = JUDGE.model_copy(update={"poll_s": 0.01, "concurrency": 3})
+    never = threading.Event()
+    with scripted_judge() as judge:
+        judge.usual = Says("{}", waits=never)
+        endpoint = JudgeEndpoint(judge.url, api_key=None, timeout_s=600)
+        with JudgePool(database, SPEC, settings, endpoint):
+            for _ in range(2000):
+                if len(judge.requests) == len(events):
+                    break
+                never.wait(0.01)
+        with database.reading() as session:
+            rows = fetch_judgements(session, [one.interaction_id for one in events]).values()
+        assert [(row.claim, row.num_failures) for row in rows] == [(None, 1)] * 3
+        assert {row.detail for row in rows} == {"the judge is not asked any more: the worker ends"}
+        never.set()
 
 
 def test_a_pool_without_judges_asks_nobody(database: Database) -> None:
