@@ -33,7 +33,8 @@ async def keep_asking(server: ServingThread, told: Told, until: asyncio.Event) -
             response = await client.chat.completions.with_raw_response.create(
                 model="tide",
                 messages=[{"role": "user", "content": f"request {number} " * (1 + number % 5)}],
-                max_tokens=10 + number % 20,
+                # Long enough that most of a request is spent in the engine, on a busy machine too.
+                max_tokens=40 + number % 20,
                 user=f"user {number % 40}",
             )
             version = response.headers[VERSION_HEADER]
