@@ -55,8 +55,9 @@ def test_feedback_takes_the_next_port() -> None:
     assert port_of(addresses["feedback"]) == port + 1
 
 
-@pytest.mark.parametrize("port", [0, free_port()])
-def test_each_address_is_at_the_host_of_its_part(port: int) -> None:
+@pytest.mark.parametrize("is_port_given", [False, True])
+def test_each_address_is_at_the_host_of_its_part(is_port_given: bool) -> None:
+    port = free_port() if is_port_given else 0
     addresses = choose_addresses("127.0.0.1", "127.0.0.2", port)
     assert addresses["serving"].startswith("http://127.0.0.1:")
     assert addresses["feedback"].startswith("http://127.0.0.2:")
