@@ -11,6 +11,7 @@ BASE ?= tiny
 STACK ?= embedded
 DATA ?= .tidemill/demo
 PYTEST_ARGS ?=
+WORKERS ?= 2
 NAME ?= ingest
 QUICK ?=
 ROUNDS ?= 50
@@ -39,8 +40,8 @@ ifeq ($(BASE),smollm2)
 endif
 	@$(PYTHON) -m examples.command_assistant.demo --seed $(SEED) --base $(BASE) --stack $(STACK)
 
-test: $(READY) ## every test, with coverage [PYTEST_ARGS="-k words"]
-	@$(PYTHON) -m pytest --cov --cov-report=json:.coverage.json --cov-report= $(PYTEST_ARGS)
+test: $(READY) ## every test, with coverage [PYTEST_ARGS="-k words"] [WORKERS=2]
+	@$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=json:.coverage.json --cov-report= $(PYTEST_ARGS)
 	@$(PYTHON) -m checks.coverage .coverage.json
 
 chaos: $(READY) ## kills and restarts on Kafka and PostgreSQL; nothing may be lost [ROUNDS=50] [ITEMS=100000] [SEED=a new one]

@@ -33,6 +33,10 @@ SERVED = {
 }
 
 
+PATIENCE = {"look_up_timeout_s": 8.0, "answer_within_s": 20.0}
+"""On a busy machine a database may need longer than production would wait for it."""
+
+
 class Client:
     """Calls the application in this process, with a key."""
 
@@ -40,6 +44,10 @@ class Client:
         metrics = folder / "metrics.toml"
         metrics.write_text(METRICS)
         self.shared = SharedSettings(data=folder, metrics=metrics)
+        patience = {
+            name: s for name, s in PATIENCE.items() if name not in settings.model_fields_set
+        }
+        settings = settings.model_copy(update=patience)
         self.settings = settings
         self.database = Database(self.shared.database_url)
         metadata.create_all(self.database.engine)

@@ -1,5 +1,6 @@
 """Topics on a real broker: made as declared, and every difference found."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -8,6 +9,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
+from tests.servers import new_kafka_broker
 from tidemill.cli.main import app
 from tidemill.contracts.events import TOPICS
 from tidemill.eventlog.kafka import KafkaLog
@@ -76,17 +78,26 @@ def test_partitions_neither_shrink_nor_grow(kafka_bootstrap: str, declared: int)
     log.close()
 
 
+@pytest.fixture
+def fresh_bootstrap(tmp_path: Path) -> Iterator[str]:
+    """A broker on which nobody has made the topics of an installation yet."""
+    broker = new_kafka_broker(tmp_path / "kafka")
+    broker.start()
+    yield broker.bootstrap
+    broker.kill()
+
+
 def test_the_command_names_the_drift(
-    kafka_bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fresh_bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("tidemill.toml").write_text(
-        f"[log]\nkind = 'kafka'\nbootstrap_servers = '{kafka_bootstrap}'\n"
+        f"[log]\nkind = 'kafka'\nbootstrap_servers = '{fresh_bootstrap}'\n"
     )
     runner = CliRunner()
     runner.invoke(app, ["topics", "apply"])
     assert runner.invoke(app, ["topics", "check"]).exit_code == 0
-    log = open_log(kafka_bootstrap)
+    log = open_log(fresh_bootstrap)
     alter(log, TOPICS[1], retention_ms="1000")
     log.close()
     said = runner.invoke(app, ["topics", "check"])
