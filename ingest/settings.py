@@ -91,7 +91,7 @@ class IngestSettings(Block):
     """Records in one transaction at most."""
     poll_timeout_s: float = Field(default=0.2, gt=0, le=60)
     """Wait for records when there are none."""
-    batch_every_s: float = Field(default=0.02, ge=0, le=60)
+    batch_every_s: float = Field(default=0.01, ge=0, le=60)
     """Shortest time between two transactions while traffic is thin."""
     close_every_s: float = Field(default=0.25, gt=0)
     """How often interactions and pending feedback are looked at."""
