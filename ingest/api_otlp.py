@@ -39,13 +39,17 @@ class Evaluations:
         with await receive(self.api, request, wanted) as arrival:
             _require_json(request.headers.get("content-type", ""))
             records = read_export(arrival.body)
-            if len(records) > settings.max_batch_items:
-                most = settings.max_batch_items
-                raise ProblemError(413, f"{len(records)} records in one request; at most {most}")
             self.api.quotas.charge_key(arrival.caller, len(records))
-            good, reasons = self._sort(records, arrival.caller)
-            take = self.api.acceptor.take_feedback
-            outcomes = await take(good, deadline_s=arrival.deadline_s)
+            outcomes: list[Outcome] = []
+            reasons: list[str] = []
+            # A collector's own batches are larger than ours, and it drops what is refused for its
+            # size; others get their turn between the parts.
+            for start in range(0, len(records), settings.max_batch_items):
+                part = records[start : start + settings.max_batch_items]
+                good, why_not = self._sort(part, arrival.caller)
+                reasons += why_not
+                take = self.api.acceptor.take_feedback
+                outcomes += await take(good, deadline_s=arrival.deadline_s)
         return _answer(outcomes, reasons)
 
     def _sort(
