@@ -11,6 +11,7 @@ import pytest
 
 from tests.servers import KafkaBroker, new_kafka_broker
 from tidemill.errors import EventLogUnavailableError
+from tidemill.eventlog.base import EventSource
 from tidemill.eventlog.kafka import KafkaLog
 from tidemill.settings import KafkaLogSettings
 
@@ -62,16 +63,52 @@ def wait_for_more(load: Load, count: int) -> None:
         time.sleep(0.01)
 
 
-def test_a_killed_broker_costs_bounded_waits_and_no_acknowledged_record(
-    broker: KafkaBroker,
-) -> None:
+@pytest.fixture
+def log(broker: KafkaBroker) -> Iterator[KafkaLog]:
+    """Closed in any case: the threads of a client that is left would run into later tests."""
     settings = KafkaLogSettings(
         bootstrap_servers=broker.bootstrap, num_partitions=2, append_timeout_s=2.0
     )
     log = KafkaLog(settings)
     log.create_topics((TOPIC,))
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def source(log: KafkaLog) -> Iterator[EventSource]:
     source = log.source((TOPIC,), group="g", positions=lambda _: None)
+    yield source
+    source.close()
+
+
+@pytest.fixture
+def load(log: KafkaLog) -> Iterator[Load]:
     load = Load(log)
+    yield load
+    load.stop.set()
+    load.join()
+    load.sink.close()
+
+
+def read_all(log: KafkaLog) -> Counter[bytes]:
+    """Return what the topic holds, once the log's own client has found the broker again."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return Counter(
+                record.value
+                for partition, bounds in log.bounds(TOPIC).items()
+                for record in log.read(TOPIC, partition, offset=0, max_records=bounds.end)
+            )
+        except EventLogUnavailableError:
+            assert time.monotonic() < deadline, "the log does not find the broker again"
+            time.sleep(0.05)
+
+
+def test_a_killed_broker_costs_bounded_waits_and_no_acknowledged_record(
+    broker: KafkaBroker, log: KafkaLog, source: EventSource, load: Load
+) -> None:
     load.start()
     wait_for_more(load, 100)
     polled = source.poll(max_records=10_000, timeout_s=5)
@@ -87,14 +124,9 @@ def test_a_killed_broker_costs_bounded_waits_and_no_acknowledged_record(
     wait_for_more(load, 100)
     load.stop.set()
     load.join()
-    load.sink.close()
     assert load.refused >= 1
     assert load.longest_wait_s < 3.0
-    stored = Counter(
-        record.value
-        for partition, bounds in log.bounds(TOPIC).items()
-        for record in log.read(TOPIC, partition, offset=0, max_records=bounds.end)
-    )
+    stored = read_all(log)
     assert [value for value in load.acknowledged if stored[value] != 1] == []
     assert max(stored.values()) == 1
     deadline = time.monotonic() + 30
@@ -102,8 +134,6 @@ def test_a_killed_broker_costs_bounded_waits_and_no_acknowledged_record(
         with suppress(EventLogUnavailableError):
             polled.extend(source.poll(max_records=10_000, timeout_s=0.5))
     assert Counter(record.value for record in polled) == stored
-    source.close()
-    log.close()
 
 
 def test_a_broker_that_is_not_there_is_said_when_it_is_needed() -> None:
