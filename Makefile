@@ -11,7 +11,8 @@ BASE ?= tiny
 STACK ?= embedded
 DATA ?= .tidemill/demo
 PYTEST_ARGS ?=
-WORKERS ?= 2
+# 0 = one after the other, in this process.
+WORKERS ?= 0
 NAME ?= ingest
 QUICK ?=
 ROUNDS ?= 50
@@ -40,7 +41,7 @@ ifeq ($(BASE),smollm2)
 endif
 	@$(PYTHON) -m examples.command_assistant.demo --seed $(SEED) --base $(BASE) --stack $(STACK)
 
-test: $(READY) ## every test, with coverage [PYTEST_ARGS="-k words"] [WORKERS=2]
+test: $(READY) ## every test, with coverage [PYTEST_ARGS="-k words"] [WORKERS=2 for two processes]
 	@$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --cov --cov-report=json:.coverage.json --cov-report= $(PYTEST_ARGS)
 	@$(PYTHON) -m checks.coverage .coverage.json
 

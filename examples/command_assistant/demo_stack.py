@@ -69,7 +69,7 @@ def running_stack(stack: str, folder: Path) -> Iterator[str]:
         mlflow.start()
         yield server_settings(bootstrap=broker.bootstrap, database=database.url, mlflow=mlflow.url)
         # Nothing waited for it, so nothing else would tell that its pages are empty.
-        mlflow.wait_ready(timeout_s=30.0)
+        mlflow.wait_ready()
 
 
 def server_settings(*, bootstrap: str, database: str, mlflow: str) -> str:
