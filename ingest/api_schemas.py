@@ -6,7 +6,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
-from ingest.decoding import is_storable
 from tidemill.contracts.events import (
     Arm,
     Comment,
@@ -34,6 +33,7 @@ from tidemill.contracts.ids import (
     trajectory_of,
 )
 from tidemill.subjects import SubjectHasher
+from tidemill.texts import is_storable
 
 
 def _exact(pattern: str) -> str:

@@ -8,11 +8,11 @@ from fastapi.responses import JSONResponse, Response
 
 from ingest.api_errors import ProblemError
 from ingest.api_parts import Api
-from ingest.decoding import is_storable
 from tidemill.contracts.ids import is_erasure_id
 from tidemill.storage.erasures import fetch_erasure, queue_erasure
 from tidemill.storage.keys import ApiKey, Scope
 from tidemill.storage.tables import ErasureRequestRow
+from tidemill.texts import is_storable
 
 _MAX_CHARACTERS = 256
 _REPLACEMENT = "\ufffd"

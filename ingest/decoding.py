@@ -4,7 +4,6 @@ Whatever passes here can be written: no text that a database refuses, no number 
 cannot hold. Otherwise one poisoned record would stop its partition for good.
 """
 
-import re
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,12 +18,12 @@ from tidemill.errors import UndecodableEventError, UnknownSchemaVersionError
 from tidemill.eventlog.base import Record
 from tidemill.rewards.metrics import MetricsFile
 from tidemill.rewards.scoring import refusal
+from tidemill.texts import is_storable
 
 E = TypeVar("E", bound=Event)
 
 _MAX_INT32 = 2**31 - 1
 _MAX_DETAIL = 500
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +66,6 @@ def decode_feedback(record: Record, metrics: MetricsFile) -> FeedbackReceived | 
             return event
         reason, detail = DeadLetterReason.WRONG_TYPE, why
     return Unusable(reason, _printable(detail), event.tenant, event.feedback_id)
-
-
-def is_storable(text: str | None) -> bool:
-    """Tell whether every database can hold the text."""
-    return text is None or _UNSTORABLE.search(text) is None
 
 
 def _decode(kind: type[E], record: Record) -> E | Unusable:

@@ -1,8 +1,8 @@
 """Which names a tenant may have: those that every event, and every database, can hold. Pure."""
 
-import re
+from tidemill.texts import is_storable
 
-_NAME = re.compile(r"[^\x00\ud800-\udfff]{1,128}")
+_MAX_CHARACTERS = 128
 
 
 def check_tenant(name: str) -> str:
@@ -11,9 +11,9 @@ def check_tenant(name: str) -> str:
     Raises:
         ValueError: no event could hold it.
     """
-    if _NAME.fullmatch(name) is None:
+    if not 1 <= len(name) <= _MAX_CHARACTERS or not is_storable(name):
         raise ValueError(
             f"the tenant {name[:40]!a} has {len(name)} characters; "
-            "give 1 to 128 characters of UTF-8, no NUL"
+            f"give 1 to {_MAX_CHARACTERS} characters of UTF-8, no NUL"
         )
     return name

@@ -1,10 +1,8 @@
 """Words of an operator that go into rows: those that no database could hold are refused."""
 
-import re
-
 import typer
 
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+from tidemill.texts import is_storable
 
 
 def storable(text: str, name: str) -> str:
@@ -19,6 +17,6 @@ def storable(text: str, name: str) -> str:
     """
     if not text.strip():
         raise typer.BadParameter("it says nothing", param_hint=name)
-    if _UNSTORABLE.search(text):
+    if not is_storable(text):
         raise typer.BadParameter(f"{text!r} is not UTF-8; type it again", param_hint=name)
     return text

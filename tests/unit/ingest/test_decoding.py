@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from ingest.decoding import Unusable, decode_feedback, decode_interaction, is_storable
+from ingest.decoding import Unusable, decode_feedback, decode_interaction
 from tests.factories import NOW, make_feedback, make_interaction
 from tests.ingest_rig import METRICS
 from tidemill.contracts.codec import encode
@@ -16,6 +16,7 @@ from tidemill.contracts.events import (
 )
 from tidemill.eventlog.base import Record
 from tidemill.rewards.metrics_file import parse_metrics
+from tidemill.texts import is_storable
 
 SPEC = parse_metrics(METRICS)
 
@@ -86,10 +87,3 @@ def test_a_record_under_another_key_may_lie_in_the_wrong_partition() -> None:
     assert reason(result) is DeadLetterReason.UNDECODABLE
     assert isinstance(result, Unusable)
     assert "elsewhere" in result.detail
-
-
-def test_what_a_text_column_holds() -> None:
-    assert is_storable(None)
-    assert is_storable("Zo\u00eb \U0001f600")
-    assert not is_storable("\0")
-    assert not is_storable("\ud800")
