@@ -72,18 +72,18 @@ class Clerk:
             StorageError: the database refused; the record may have been appended.
         """
         with self.database.transaction() as session:
-            row = fetch_dead_letter(session, place, for_update=True)
-            if row is None or row.state != LetterState.OPEN.value:
-                return Handled(place, Ending.REFUSED, _not_open(row))
+            row = _fetch_open(session, place)
+            if isinstance(row, Handled):
+                return row
             key = self._key_if_repaired(session, row)
             if isinstance(key, Unusable):
                 return Handled(place, Ending.REFUSED, f"still {key.reason.value}: {key.detail}")
             row.closed_by, row.closed_reason = self.actor, _BEGUN
         # The lock keeps a second operator waiting, who then finds the letter closed.
         with self.database.transaction() as session:
-            row = fetch_dead_letter(session, place, for_update=True)
-            if row is None or row.state != LetterState.OPEN.value:
-                return Handled(place, Ending.REFUSED, _not_open(row))
+            row = _fetch_open(session, place)
+            if isinstance(row, Handled):
+                return row
             position = _wait(sink.append(row.topic, key, row.payload))
             detail = f"appended as {row.topic}/{position.partition}/{position.offset}"
             self._close(row, LetterState.REPLAYED, detail, now)
@@ -99,9 +99,9 @@ class Clerk:
             StorageError: the database refused; nothing changed.
         """
         with self.database.transaction() as session:
-            row = fetch_dead_letter(session, place, for_update=True)
-            if row is None or row.state != LetterState.OPEN.value:
-                return Handled(place, Ending.REFUSED, _not_open(row))
+            row = _fetch_open(session, place)
+            if isinstance(row, Handled):
+                return row
             if _counts_elsewhere(session, row):
                 detail = "its record came again and counts; replay it, which closes it"
                 return Handled(place, Ending.REFUSED, detail)
@@ -186,11 +186,16 @@ def _counts_elsewhere(session: Session, row: DeadLetterRow) -> bool:
         return False
 
 
-def _not_open(row: DeadLetterRow | None) -> str:
+def _fetch_open(session: Session, place: LetterPlace) -> DeadLetterRow | Handled:
+    """Return a dead letter that is open, locked, or the refusal of what is none."""
+    row = fetch_dead_letter(session, place, for_update=True)
     if row is None:
-        return "no such dead letter; see `tidemill dead-letters list`"
+        why = "no such dead letter; see `tidemill dead-letters list`"
+        return Handled(place, Ending.REFUSED, why)
+    if row.state == LetterState.OPEN.value:
+        return row
     when = "" if row.closed_at is None else f" at {row.closed_at:%F %T}Z by {row.closed_by}"
-    return f"it is {row.state} already{when}"
+    return Handled(place, Ending.REFUSED, f"it is {row.state} already{when}")
 
 
 def _wait(future: Future[Position]) -> Position:
