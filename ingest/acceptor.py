@@ -145,16 +145,15 @@ class Acceptor:
         self.room.add_records(len(mine))
         claim = stream.under_way.begin(mine)
         stands: dict[RecordKey, V] = {}
-        stored: dict[RecordKey, V] = {}
+        accepted: dict[RecordKey, _Entry[V]] = {}
         try:
             stands.update(await stream.known.find(mine))
             new = [one for key, one in mine.items() if key not in stands]
             are_durable = await self._append(stream.topic, new, deadline_s)
-            stored = {
-                one.key: one.fingerprint
-                for one, is_durable in zip(new, are_durable, strict=True)
-                if is_durable
+            accepted = {
+                one.key: one for one, is_durable in zip(new, are_durable, strict=True) if is_durable
             }
+            stored = {key: one.fingerprint for key, one in accepted.items()}
             stream.known.remember(stored)
             stands.update(stored)
         finally:
@@ -163,12 +162,7 @@ class Acceptor:
         if theirs:
             stands = stands | await self._hear(theirs, deadline_s)
         outcomes = [
-            one
-            if isinstance(one, Outcome)
-            else Outcome(Status.ACCEPTED, one.key[1])
-            if one.key in stored and mine[one.key] is one
-            else _known(one, stands)
-            for one in entries
+            one if isinstance(one, Outcome) else _outcome(one, accepted, stands) for one in entries
         ]
         self.num_answered.update([outcome.status for outcome in outcomes])
         return outcomes
@@ -218,9 +212,13 @@ def _interaction(event: InteractionServed) -> _Interaction | Outcome:
     return _Interaction(key, NewRecord(event.key, payload), payload)
 
 
-def _known(entry: _Entry[V], stands: Mapping[RecordKey, V]) -> Outcome:
-    """Return what a record is beside the one that its id stands for, if there is one."""
+def _outcome(
+    entry: _Entry[V], accepted: Mapping[RecordKey, _Entry[V]], stands: Mapping[RecordKey, V]
+) -> Outcome:
+    """Return what became of a record, beside the one that its id stands for, if there is one."""
     record_id = entry.key[1]
+    if accepted.get(entry.key) is entry:
+        return Outcome(Status.ACCEPTED, record_id)
     if entry.key not in stands:
         reason = "the log cannot store now; send it again with this id"
         return Outcome(Status.RETRY, record_id, reason)

@@ -13,9 +13,9 @@ from ingest.api_errors import ProblemError
 from ingest.api_parts import Api
 from ingest.api_writing import Writing
 from ingest.arrivals import Wanted, receive
-from ingest.feedback_records import FeedbackRecord
+from ingest.feedback_records import FeedbackEncoder, FeedbackRecord
 from ingest.otlp import UnusableRecordError, feedback_of, read_export
-from tidemill.storage.keys import ApiKey, Scope
+from tidemill.storage.keys import Scope
 
 _TAKEN = (Status.ACCEPTED, Status.DUPLICATE)
 _REASONS_TOLD = 5
@@ -40,22 +40,22 @@ class Evaluations:
             _require_json(request.headers.get("content-type", ""))
             records = read_export(arrival.body)
             self.api.quotas.charge_key(arrival.caller, len(records))
+            encoder = self.writing.encoder(arrival.caller)
             outcomes: list[Outcome] = []
             reasons: list[str] = []
             # A collector's own batches are larger than ours, and it drops what is refused for its
             # size; others get their turn between the parts.
             for start in range(0, len(records), settings.max_batch_items):
                 part = records[start : start + settings.max_batch_items]
-                good, why_not = self._sort(part, arrival.caller)
+                good, why_not = self._sort(part, encoder)
                 reasons += why_not
                 take = self.api.acceptor.take_feedback
                 outcomes += await take(good, deadline_s=arrival.deadline_s)
         return _answer(outcomes, reasons)
 
     def _sort(
-        self, records: Sequence[Any], caller: ApiKey
+        self, records: Sequence[Any], encoder: FeedbackEncoder
     ) -> tuple[list[FeedbackRecord], list[str]]:
-        encoder = self.writing.encoder(caller)
         good: list[FeedbackRecord] = []
         reasons: list[str] = []
         for record in records:
