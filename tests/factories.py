@@ -15,6 +15,7 @@ from tidemill.contracts.events import (
 )
 from tidemill.contracts.experience import Experience, Origin, Outcome
 from tidemill.contracts.ids import new_feedback_id, new_interaction_id, trajectory_of
+from tidemill.storage.learning import StepRecord
 
 NOW = datetime(2026, 12, 1, 12, 0, 0, tzinfo=UTC)
 """The time of every test that needs one."""
@@ -114,3 +115,20 @@ def make_experience(**over: Any) -> Experience:
         "reward_spec_hash": "0" * 64,
     }
     return Experience(**(defaults | over))
+
+
+def make_step(serial: int = 1, **over: Any) -> StepRecord:
+    """Build a step of the default learner."""
+    defaults: dict[str, Any] = {
+        "learner": "tide/default",
+        "serial": serial,
+        "step": serial,
+        "lineage": 1,
+        "origin": "live",
+        "parent_version": VERSION,
+        "checkpoint": f"{serial}.safetensors",
+        "checkpoint_digest": "0" * 64,
+        "metrics": {"loss": 0.5},
+        "finished_at": NOW,
+    }
+    return StepRecord(**(defaults | over))

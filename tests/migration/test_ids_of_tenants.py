@@ -1,7 +1,5 @@
 """Revision 0012 keeps every row, and lets two tenants use one id."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,20 +13,14 @@ from tidemill.storage.database import Database
 TABLES = ("interactions", "experiences", "learner_steps", "experience_uses", "judgements")
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.integration)])
-def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+@pytest.fixture
+def filled(empty: Database) -> Database:
     """A database of revision 0011 with a row in each table that changes."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'filled.db'}"
-    else:
-        url = request.getfixturevalue("postgres_url")
-    database = Database(url)
-    schema.upgrade(database, "0011")
-    with database.engine.begin() as connection:
+    schema.upgrade(empty, "0011")
+    with empty.engine.begin() as connection:
         for name in TABLES:
             insert(connection, name)
-    yield database
-    database.close()
+    return empty
 
 
 def tables(connection: Connection) -> dict[str, Table]:

@@ -1,8 +1,6 @@
 """The revisions make exactly the declared tables, and can be undone, on both databases."""
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect
@@ -11,18 +9,6 @@ from tidemill.errors import ConfigurationError
 from tidemill.storage import schema
 from tidemill.storage.database import Database
 from tidemill.storage.tables import metadata
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.integration)])
-def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """A database without tables."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'empty.db'}"
-    else:
-        url = request.getfixturevalue("postgres_url")
-    database = Database(url)
-    yield database
-    database.close()
 
 
 def test_revisions_make_the_declared_tables(empty: Database) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select, text
 
 from ingest.settings import IngestSettings
-from tests.factories import NOW, VERSION, make_feedback, make_interaction
+from tests.factories import NOW, make_feedback, make_interaction, make_step
 from tests.ingest_rig import Rig, seconds
 from tests.memory_log import MemoryLog
 from tidemill.contracts.events import FEEDBACK, INTERACTIONS, InteractionServed
@@ -16,7 +16,7 @@ from tidemill.errors import FencedError
 from tidemill.ledger import take_ledger
 from tidemill.storage.database import Database
 from tidemill.storage.interactions import fetch_closable
-from tidemill.storage.learning import StepRecord, Uses, record_step
+from tidemill.storage.learning import Uses, record_step
 from tidemill.storage.quarantine import (
     QuarantineKind,
     add_to_quarantine,
@@ -51,21 +51,9 @@ def deny(rig: Rig, interaction: InteractionServed, at: float, **over: Any) -> No
 
 
 def train_on(rig: Rig, *interactions: InteractionServed) -> None:
-    step = StepRecord(
-        learner="tide/default",
-        serial=1,
-        step=1,
-        lineage=1,
-        origin="live",
-        parent_version=VERSION,
-        checkpoint=None,
-        checkpoint_digest=None,
-        metrics={},
-        finished_at=NOW,
-    )
     ids = tuple(one.interaction_id for one in interactions)
     with rig.database.transaction() as session:
-        record_step(session, step, Uses("default", ids, 0, 1))
+        record_step(session, make_step(), Uses("default", ids, 0, 1))
 
 
 def due(rig: Rig) -> list[DueRevision]:

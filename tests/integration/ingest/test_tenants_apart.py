@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from ingest.comparison import Kept, compare_ends
 from ingest.ledger_views import LedgerViews
-from tests.factories import NOW, VERSION, make_feedback, make_interaction
+from tests.factories import VERSION, make_feedback, make_interaction, make_step
 from tests.ingest_rig import Rig, seconds
 from tests.memory_log import MemoryLog
 from tidemill.contracts.events import FEEDBACK, Event
@@ -18,7 +18,7 @@ from tidemill.rewards.metrics_file import parse_metrics
 from tidemill.storage.database import Database
 from tidemill.storage.evidence import Window, fetch_outcomes
 from tidemill.storage.interaction_ends import fetch_interaction_ends
-from tidemill.storage.learning import StepRecord, Uses, record_step
+from tidemill.storage.learning import Uses, record_step
 from tidemill.storage.revisions import fetch_due_revisions
 from tidemill.storage.tables import ExperienceRevisionRow, metadata
 
@@ -165,20 +165,10 @@ def test_an_answer_that_closes_ends_the_interaction_of_its_tenant_alone(
 
 def test_what_one_learner_used_is_no_use_of_the_others(any_database: Database) -> None:
     rig = live_through(any_database, log_of(*TENANTS))
-    step = StepRecord(
-        learner="tide/globex",
-        serial=1,
-        step=1,
-        lineage=1,
-        origin="live",
-        parent_version=VERSION,
-        checkpoint=None,
-        checkpoint_digest=None,
-        metrics={},
-        finished_at=NOW,
-    )
     with rig.database.transaction() as session:
-        record_step(session, step, Uses("globex", tuple(INTERACTIONS[:2]), 0, 1))
+        record_step(
+            session, make_step(learner="tide/globex"), Uses("globex", tuple(INTERACTIONS[:2]), 0, 1)
+        )
     with rig.database.reading() as session:
         due = {
             tenant: [

@@ -1,10 +1,9 @@
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from tests.factories import NOW, VERSION, make_experience, make_feedback
+from tests.factories import NOW, VERSION, make_experience, make_feedback, make_step
 from tidemill.contracts.events import FeedbackReceived
 from tidemill.contracts.experience import Experience, Origin
 from tidemill.errors import FencedError, StorageError
@@ -12,7 +11,6 @@ from tidemill.storage.database import Database
 from tidemill.storage.experiences import fetch_experience_counts, insert_experiences
 from tidemill.storage.feedback import NewFeedback, insert_feedback
 from tidemill.storage.learning import (
-    StepRecord,
     Uses,
     drop_experiences,
     drop_versions,
@@ -42,22 +40,6 @@ def queue_of(database: Database, max_per_subject: int = 10) -> list[str]:
     with database.reading() as session:
         entries = fetch_queue(session, **WHERE, max_per_subject=max_per_subject, limit=100)
     return [entry.experience_id for entry in entries]
-
-
-def step(serial: int, **over: Any) -> StepRecord:
-    defaults: dict[str, Any] = {
-        "learner": "tide/default",
-        "serial": serial,
-        "step": serial,
-        "lineage": 1,
-        "origin": "live",
-        "parent_version": VERSION,
-        "checkpoint": f"{serial}.safetensors",
-        "checkpoint_digest": "0" * 64,
-        "metrics": {"loss": 0.5},
-        "finished_at": NOW,
-    }
-    return StepRecord(**(defaults | over))
 
 
 def joined(event: FeedbackReceived, *, offset: int) -> NewFeedback:
@@ -95,11 +77,11 @@ def test_the_queue_is_oldest_first_and_bounded_for_each_subject(any_database: Da
 def test_a_step_and_its_uses_are_one_transaction(any_database: Database) -> None:
     ids = tuple(store(any_database, make_experience(), make_experience()))
     with any_database.transaction() as session:
-        record_step(session, step(1), Uses("default", ids, num_before=0, num_declared=2))
+        record_step(session, make_step(1), Uses("default", ids, num_before=0, num_declared=2))
     assert counts(any_database) == {"ready": 2, "used": 0, "dropped": 0}
     assert queue_of(any_database) == []
     with any_database.transaction() as session:
-        record_step(session, step(2), Uses("default", ids, num_before=1, num_declared=2))
+        record_step(session, make_step(2), Uses("default", ids, num_before=1, num_declared=2))
     assert counts(any_database) == {"ready": 0, "used": 2, "dropped": 0}
     with any_database.reading() as session:
         assert fetch_use_counts(session, "tide/default") == dict.fromkeys(ids, 2)
@@ -116,9 +98,11 @@ def test_a_use_that_was_counted_otherwise_is_fenced_as_a_whole(
 ) -> None:
     ids = tuple(store(any_database, make_experience(), make_experience()))
     with any_database.transaction() as session:
-        record_step(session, step(1), Uses("default", ids[:1], num_before=0, num_declared=3))
+        record_step(session, make_step(1), Uses("default", ids[:1], num_before=0, num_declared=3))
     with pytest.raises(FencedError), any_database.transaction() as session:
-        record_step(session, step(2), Uses("default", ids, num_before=num_before, num_declared=3))
+        record_step(
+            session, make_step(2), Uses("default", ids, num_before=num_before, num_declared=3)
+        )
     with any_database.reading() as session:
         assert fetch_use_counts(session, "tide/default") == {ids[0]: 1}
         assert len(fetch_steps(session, "tide/default")) == 1
@@ -126,9 +110,9 @@ def test_a_use_that_was_counted_otherwise_is_fenced_as_a_whole(
 
 def test_a_serial_is_written_once(any_database: Database) -> None:
     with any_database.transaction() as session:
-        record_step(session, step(1))
+        record_step(session, make_step(1))
     with pytest.raises(StorageError), any_database.transaction() as session:
-        record_step(session, step(1, step=99))
+        record_step(session, make_step(1, step=99))
     with any_database.reading() as session:
         assert [row.step for row in fetch_steps(session, "tide/default")] == [1]
 
@@ -165,7 +149,7 @@ def test_more_ids_than_one_statement_takes(any_database: Database) -> None:
         insert_experiences(session, many, created_at=NOW)
     ids = tuple(experience.experience_id for experience in many)
     with any_database.transaction() as session:
-        record_step(session, step(1), Uses("default", ids, num_before=0, num_declared=1))
+        record_step(session, make_step(1), Uses("default", ids, num_before=0, num_declared=1))
     assert counts(any_database)["used"] == 1200
 
 
@@ -191,7 +175,7 @@ def test_an_experience_of_another_tenant_with_this_id_stays_as_it_is(
             insert_feedback(session, [joined(event, offset=len(rater))])
         (entry,) = fetch_queue(session, **WHERE, max_per_subject=9, limit=9)
         assert entry.raters == ("friend",)
-        record_step(session, step(1), Uses("default", (ours.experience_id,), 0, 1))
+        record_step(session, make_step(1), Uses("default", (ours.experience_id,), 0, 1))
     with any_database.transaction() as session:
         found = fetch_experiences_by_id(session, [ours.experience_id], tenant="other")
         assert list(found.values()) == [theirs]
